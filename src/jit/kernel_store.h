@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * From a problem to a kernel that can be launched: memory -> disk cache -> fill template and compile. */
+#ifndef ATTNS_JIT_KERNEL_STORE_H_
+#define ATTNS_JIT_KERNEL_STORE_H_
+
+#include "core/context.h"
+#include "plan/plan.h"
+
+/* One kernel, loaded in one CUDA context. Immutable and alive until the attns_context is destroyed. */
+typedef struct attns_kernel {
+    attns_problem problem;
+    unsigned long long cuda_ctx_id; /* cuCtxGetId: unlike a CUcontext, never reused */
+    CUfunction function;            /* its dynamic shared memory limit is already raised to the plan's maximum */
+    attns_plan plan;
+    int device_ordinal;
+    int num_sms;
+    struct attns_kernel *next;
+} attns_kernel;
+
+/* A kernel taken for one launch. */
+typedef struct attns_kernel_use {
+    const attns_kernel *kernel;
+    const attns_driver *driver;
+    bool pushed; /* the stream's CUDA context was made current for the launch */
+} attns_kernel_use;
+
+/* Finds (or builds and loads) the kernel for `problem` in the CUDA context of `stream` and makes that context current.
+ * Warm: no allocation, no lock, no system call. A miss takes the context's mutex; loading runs under relaxed capture
+ * mode so that a capture on this thread survives it. Pair every ATTNS_OK with attns_kernel_release. */
+attns_status attns_kernel_acquire(attns_context *ctx, const attns_problem *problem, CUstream stream,
+                                  attns_kernel_use *use);
+void attns_kernel_release(const attns_kernel_use *use);
+
+typedef struct attns_image {
+    void *data; /* malloc: cubin */
+    size_t size;
+    attns_kernel_source source;
+    int registers, spill_bytes;
+    double seconds; /* of the compile; 0 for disk hits */
+} attns_image;
+
+/* The cubin of a plan: from disk, else compiled and published. `build` as in attns_cache_lookup: a serving call passes
+ * 0 (any NVRTC's cubin of this very source is good, and NVRTC stays unopened), precompile passes the version it would
+ * compile with, so that an upgrade recompiles. */
+attns_status attns_image_get(attns_context *ctx, const attns_plan *plan, bool may_compile, uint32_t build,
+                             attns_image *image);
+void attns_image_free(attns_image *image);
+
+#endif

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Checks on DLTensor arguments. Every failure names the argument, what was given and what is accepted. */
+#ifndef ATTNS_OPS_TENSOR_H_
+#define ATTNS_OPS_TENSOR_H_
+
+#include <attn_scores/attn_scores.h>
+
+/* A DLTensor taken apart: address with byte_offset applied, strides in bytes, element size. */
+typedef struct attns_tensor {
+    const char *name; /* of the argument, static */
+    char *data;
+    int ndim;
+    int64_t shape[4];
+    int64_t stride[4]; /* bytes; compact row-major ones if DLTensor.strides is NULL */
+    int64_t element_bytes;
+    DLDataType dtype;
+    DLDevice device;
+} attns_tensor;
+
+/* Non-NULL tensor and data (data may be NULL if a dimension is 0), ndim in [min_ndim, max_ndim], lanes 1, no negative
+ * shape or stride. Dimensions of size 1 have their stride replaced by the compact one, as DLPack allows any there. */
+attns_status attns_tensor_read(const DLTensor *tensor, const char *name, int min_ndim, int max_ndim,
+                               attns_tensor *out);
+
+typedef struct attns_dtype_set {
+    const char *accepted; /* "float8_e4m3fn or uint8" */
+    DLDataType types[4];
+    int count;
+} attns_dtype_set;
+attns_status attns_tensor_check_dtype(const attns_tensor *tensor, const attns_dtype_set *set);
+
+/* shape[dim] == expected; `what` explains the number in the message, e.g. "B (from q)". */
+attns_status attns_tensor_check_dim(const attns_tensor *tensor, int dim, int64_t expected, const char *what);
+attns_status attns_tensor_check_dense(const attns_tensor *tensor, int first_dim); /* dims first_dim.. are compact */
+attns_status attns_tensor_check_aligned(const attns_tensor *tensor, int64_t bytes, int strides); /* address and the
+                                                                           first `strides` strides of dims > 1 */
+attns_status attns_tensor_check_same_device(const attns_tensor *tensor, const attns_tensor *reference);
+
+#endif
