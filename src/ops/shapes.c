@@ -12,8 +12,10 @@ int64_t attns_min_block_table_width(int64_t seq_len, int64_t block_size) {
 int64_t attns_padded_seq_len(int64_t max_seq_len) {
     if (max_seq_len <= 0)
         return 0;
-    /* Nothing near INT64_MAX can be rounded up, nor allocated: the largest multiple stands for all of it. */
-    if (max_seq_len > INT64_MAX - (ATTNS_SEQ_LEN_PADDING - 1))
-        return INT64_MAX - INT64_MAX % ATTNS_SEQ_LEN_PADDING;
-    return (max_seq_len + ATTNS_SEQ_LEN_PADDING - 1) / ATTNS_SEQ_LEN_PADDING * ATTNS_SEQ_LEN_PADDING;
+    const int64_t groups = (max_seq_len - 1) / ATTNS_SEQ_LEN_PADDING + 1;
+    /* The last 255 lengths have no multiple above them. No memory holds that much: what counts is not to return less
+     * than was asked for. */
+    if (groups > INT64_MAX / ATTNS_SEQ_LEN_PADDING)
+        return INT64_MAX;
+    return groups * ATTNS_SEQ_LEN_PADDING;
 }

@@ -6,6 +6,13 @@
 
 #include <attn_scores/attn_scores.h>
 
+#define ATTNS_TRY(call)                                                                                                \
+    do {                                                                                                               \
+        const attns_status try_status = (call);                                                                        \
+        if (try_status != ATTNS_OK)                                                                                    \
+            return try_status;                                                                                         \
+    } while (0)
+
 /* A DLTensor taken apart: address with byte_offset applied, strides in bytes, element size. */
 typedef struct attns_tensor {
     const char *name; /* of the argument, static */
@@ -20,8 +27,7 @@ typedef struct attns_tensor {
 
 /* Non-NULL tensor and data (data may be NULL if a dimension is 0), ndim in [min_ndim, max_ndim], lanes 1, no negative
  * shape or stride. Dimensions of size 1 have their stride replaced by the compact one, as DLPack allows any there. */
-attns_status attns_tensor_read(const DLTensor *tensor, const char *name, int min_ndim, int max_ndim,
-                               attns_tensor *out);
+attns_status attns_tensor_read(const DLTensor *tensor, const char *name, int min_ndim, int max_ndim, attns_tensor *out);
 
 typedef struct attns_dtype_set {
     const char *accepted; /* "float8_e4m3fn or uint8" */
@@ -32,9 +38,17 @@ attns_status attns_tensor_check_dtype(const attns_tensor *tensor, const attns_dt
 
 /* shape[dim] == expected; `what` explains the number in the message, e.g. "B (from q)". */
 attns_status attns_tensor_check_dim(const attns_tensor *tensor, int dim, int64_t expected, const char *what);
+attns_status attns_tensor_check_range(const attns_tensor *tensor, int dim, int64_t min, int64_t max, const char *what);
 attns_status attns_tensor_check_dense(const attns_tensor *tensor, int first_dim); /* dims first_dim.. are compact */
 attns_status attns_tensor_check_aligned(const attns_tensor *tensor, int64_t bytes, int strides); /* address and the
                                                                            first `strides` strides of dims > 1 */
+
+bool attns_tensor_on_host(const attns_tensor *tensor); /* pageable or pinned */
+
+/* kDLCUDA: device or managed memory. kDLCPU: host memory. */
+attns_status attns_tensor_check_device_type(const attns_tensor *tensor, DLDeviceType type);
+
+/* Managed memory goes with every CUDA device, so compare with a tensor in device memory where there is one. */
 attns_status attns_tensor_check_same_device(const attns_tensor *tensor, const attns_tensor *reference);
 
 #endif
