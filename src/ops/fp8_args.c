@@ -50,7 +50,7 @@ static attns_status read_tensors(const attns_fp8_paged_mqa_logits_params *params
     const int count = params->schedule_meta ? 7 : 6;
     const attns_tensor *reference = &args->q;
     for (int i = 0; i < count; i++) {
-        ATTNS_TRY(attns_tensor_check_device_type(tensors[i], device_type));
+        ATTNS_TRY(attns_tensor_check_device(tensors[i], device_type == kDLCPU, device_type != kDLCPU));
         ATTNS_TRY(attns_tensor_check_same_device(tensors[i], reference));
         if (reference->device.device_type == kDLCUDAManaged)
             reference = tensors[i];
@@ -142,37 +142,19 @@ static attns_status check_shapes(const attns_fp8_paged_mqa_logits_params *params
 
 /* ---- Strides and addresses ----------------------------------------------------------------------------------- */
 
-COLD static attns_status fail_stride(const attns_tensor *tensor, int dim, const char *bound, int64_t limit,
-                                     const char *why) {
-    return attns_fail(ATTNS_ERROR_INVALID_ARGUMENT,
-                      "%s: stride[%d] is %" PRId64 ", accepted: %s %" PRId64 " elements (%s)", tensor->name, dim,
-                      tensor->stride[dim] / tensor->element_bytes, bound, limit / tensor->element_bytes, why);
-}
-
-static attns_status check_min_stride(const attns_tensor *tensor, int dim, int64_t bytes, const char *why) {
-    if (tensor->stride[dim] < bytes && tensor->shape[dim] > 1)
-        return fail_stride(tensor, dim, "at least", bytes, why);
-    return ATTNS_OK;
-}
-
-static attns_status check_max_stride(const attns_tensor *tensor, int dim, int64_t bytes, const char *why) {
-    if (tensor->stride[dim] > bytes && tensor->shape[dim] > 1)
-        return fail_stride(tensor, dim, "at most", bytes, why);
-    return ATTNS_OK;
-}
-
 /* Inputs are only read, so their rows may overlap or be one row repeated; blocks of the pool may not. */
 static attns_status check_layout(const attns_fp8_paged_mqa_logits_params *params, const attns_fp8_args *args,
                                  int64_t max_seq_len) {
     ATTNS_TRY(attns_tensor_check_dense(&args->q, 2));
     ATTNS_TRY(attns_tensor_check_aligned(&args->q, TMA_ALIGNMENT, 2));
-    ATTNS_TRY(check_max_stride(&args->q, 0, TMA_MAX_STRIDE, "below 2^40 bytes"));
-    ATTNS_TRY(check_max_stride(&args->q, 1, TMA_MAX_STRIDE, "below 2^40 bytes"));
+    ATTNS_TRY(attns_tensor_check_max_stride(&args->q, 0, TMA_MAX_STRIDE, "below 2^40 bytes"));
+    ATTNS_TRY(attns_tensor_check_max_stride(&args->q, 1, TMA_MAX_STRIDE, "below 2^40 bytes"));
 
     ATTNS_TRY(attns_tensor_check_dense(&args->kv, 1));
     ATTNS_TRY(attns_tensor_check_aligned(&args->kv, TMA_ALIGNMENT, 1));
-    ATTNS_TRY(check_min_stride(&args->kv, 0, args->kv.shape[1] * args->kv.shape[3], "the bytes of one block"));
-    ATTNS_TRY(check_max_stride(&args->kv, 0, TMA_MAX_STRIDE, "below 2^40 bytes"));
+    ATTNS_TRY(
+        attns_tensor_check_min_stride(&args->kv, 0, args->kv.shape[1] * args->kv.shape[3], "the bytes of one block"));
+    ATTNS_TRY(attns_tensor_check_max_stride(&args->kv, 0, TMA_MAX_STRIDE, "below 2^40 bytes"));
 
     ATTNS_TRY(attns_tensor_check_dense(&args->weights, 1));
     ATTNS_TRY(attns_tensor_check_aligned(&args->weights, TMA_ALIGNMENT, 1));
@@ -183,8 +165,8 @@ static attns_status check_layout(const attns_fp8_paged_mqa_logits_params *params
 
     ATTNS_TRY(attns_tensor_check_dense(&args->out, 1));
     ATTNS_TRY(attns_tensor_check_aligned(&args->out, args->out.element_bytes, 0));
-    ATTNS_TRY(
-        check_min_stride(&args->out, 0, max_seq_len * args->out.element_bytes, "max_seq_len, as rows may not overlap"));
+    ATTNS_TRY(attns_tensor_check_min_stride(&args->out, 0, max_seq_len * args->out.element_bytes,
+                                            "max_seq_len, as rows may not overlap"));
 
     if (params->schedule_meta) {
         ATTNS_TRY(attns_tensor_check_dense(&args->schedule_meta, 0));

@@ -49,8 +49,7 @@ static attns_status read_args(const attns_schedule_params *params, schedule_args
     ATTNS_TRY(attns_tensor_read(params->seq_lens, "seq_lens", 1, 2, seq_lens));
     ATTNS_TRY(attns_tensor_read(params->schedule_meta, "schedule_meta", 2, 2, meta));
     args->on_host = attns_tensor_on_host(seq_lens);
-    if (!args->on_host)
-        ATTNS_TRY(attns_tensor_check_device_type(seq_lens, kDLCUDA));
+    ATTNS_TRY(attns_tensor_check_device(seq_lens, true, true));
     ATTNS_TRY(attns_tensor_check_same_device(meta, seq_lens));
     ATTNS_TRY(attns_tensor_check_dtype(seq_lens, &int32_dtype));
     ATTNS_TRY(attns_tensor_check_dtype(meta, &int32_dtype));

@@ -215,6 +215,25 @@ attns_status attns_tensor_check_aligned(const attns_tensor *tensor, int64_t byte
     return ATTNS_OK;
 }
 
+COLD static attns_status fail_stride(const attns_tensor *tensor, int dim, const char *bound, int64_t limit,
+                                     const char *why) {
+    return attns_fail(ATTNS_ERROR_INVALID_ARGUMENT,
+                      "%s: stride[%d] is %" PRId64 ", accepted: %s %" PRId64 " elements (%s)", tensor->name, dim,
+                      tensor->stride[dim] / tensor->element_bytes, bound, limit / tensor->element_bytes, why);
+}
+
+attns_status attns_tensor_check_min_stride(const attns_tensor *tensor, int dim, int64_t bytes, const char *why) {
+    if (tensor->stride[dim] < bytes && tensor->shape[dim] > 1)
+        return fail_stride(tensor, dim, "at least", bytes, why);
+    return ATTNS_OK;
+}
+
+attns_status attns_tensor_check_max_stride(const attns_tensor *tensor, int dim, int64_t bytes, const char *why) {
+    if (tensor->stride[dim] > bytes && tensor->shape[dim] > 1)
+        return fail_stride(tensor, dim, "at most", bytes, why);
+    return ATTNS_OK;
+}
+
 static bool is_host(DLDevice device) {
     return device.device_type == kDLCPU || device.device_type == kDLCUDAHost;
 }
@@ -233,11 +252,13 @@ COLD static attns_status fail_device(const char *name, DLDevice device, const ch
     return attns_fail(ATTNS_ERROR_INVALID_ARGUMENT, "%s: device is %s, accepted: %s", name, text, accepted);
 }
 
-attns_status attns_tensor_check_device_type(const attns_tensor *tensor, DLDeviceType type) {
-    if (type == kDLCPU ? is_host(tensor->device) : is_cuda(tensor->device))
+attns_status attns_tensor_check_device(const attns_tensor *tensor, bool host, bool cuda) {
+    if ((host && is_host(tensor->device)) || (cuda && is_cuda(tensor->device)))
         return ATTNS_OK;
     return fail_device(tensor->name, tensor->device,
-                       type == kDLCPU ? "host memory (cpu or cuda_host)" : "a CUDA device");
+                       !cuda   ? "host memory (cpu or cuda_host)"
+                       : !host ? "a CUDA device"
+                               : "host memory or a CUDA device");
 }
 
 COLD static attns_status fail_mixed_devices(const attns_tensor *tensor, const attns_tensor *reference) {

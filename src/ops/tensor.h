@@ -42,11 +42,14 @@ attns_status attns_tensor_check_range(const attns_tensor *tensor, int dim, int64
 attns_status attns_tensor_check_dense(const attns_tensor *tensor, int first_dim); /* dims first_dim.. are compact */
 attns_status attns_tensor_check_aligned(const attns_tensor *tensor, int64_t bytes, int strides); /* address and the
                                                                            first `strides` strides of dims > 1 */
+/* Bounds of the stride of a dim > 1, in bytes; `why` explains the bound in the message. */
+attns_status attns_tensor_check_min_stride(const attns_tensor *tensor, int dim, int64_t bytes, const char *why);
+attns_status attns_tensor_check_max_stride(const attns_tensor *tensor, int dim, int64_t bytes, const char *why);
 
 bool attns_tensor_on_host(const attns_tensor *tensor); /* pageable or pinned */
 
-/* kDLCUDA: device or managed memory. kDLCPU: host memory. */
-attns_status attns_tensor_check_device_type(const attns_tensor *tensor, DLDeviceType type);
+/* Whether host memory, and CUDA device or managed memory, will do. */
+attns_status attns_tensor_check_device(const attns_tensor *tensor, bool host, bool cuda);
 
 /* Managed memory goes with every CUDA device, so compare with a tensor in device memory where there is one. */
 attns_status attns_tensor_check_same_device(const attns_tensor *tensor, const attns_tensor *reference);

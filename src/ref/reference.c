@@ -1,0 +1,210 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * fp8_paged_mqa_logits on the CPU, in double.
+ *
+ * A product of two E4M3 numbers is a multiple of 2^-18 and the sum of 128 of them stays below 2^25, so that the dot
+ * products are exact in double in any order; only the weights, the head sum and the token's scale round. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/error.h"
+#include "ops/fp8_args.h"
+#include "ref/number_formats.h"
+
+/* Tokens computed side by side: enough independent sums to hide the latency of additions. */
+#define TILE_TOKENS  8
+#define MAX_HEAD_DIM 128
+
+/* Everything that is constant over one call. */
+typedef struct reference {
+    attns_fp8_args args;
+    attns_tensor abs_sum; /* data NULL if not wanted */
+    double e4m3[256];
+    double *q;     /* [H, D] of the slot at work */
+    double *abs_q; /* its magnitudes */
+} reference;
+
+/* The keys of one tile, dimension-major, so that neighbouring tokens are neighbours in memory. */
+typedef struct key_tile {
+    double keys[MAX_HEAD_DIM][TILE_TOKENS];
+    double abs_keys[MAX_HEAD_DIM][TILE_TOKENS];
+    double scales[TILE_TOKENS];
+} key_tile;
+
+static const attns_dtype_set float64_dtype = {"float64", {{kDLFloat, 64, 1}}, 1};
+
+static attns_status read_abs_sum(const DLTensor *abs_sum, reference *ref) {
+    attns_tensor *const tensor = &ref->abs_sum;
+    tensor->data = NULL;
+    if (!abs_sum)
+        return ATTNS_OK;
+    ATTNS_TRY(attns_tensor_read(abs_sum, "abs_sum", 2, 2, tensor));
+    ATTNS_TRY(attns_tensor_check_device(tensor, true, false));
+    ATTNS_TRY(attns_tensor_check_dtype(tensor, &float64_dtype));
+    ATTNS_TRY(attns_tensor_check_dim(tensor, 0, ref->args.out.shape[0], "rows of out"));
+    ATTNS_TRY(attns_tensor_check_dim(tensor, 1, ref->args.out.shape[1], "columns of out"));
+    if (ref->args.batch == 0)
+        return ATTNS_OK;
+    ATTNS_TRY(attns_tensor_check_dense(tensor, 1));
+    ATTNS_TRY(attns_tensor_check_aligned(tensor, tensor->element_bytes, 0));
+    return attns_tensor_check_min_stride(tensor, 0, tensor->shape[1] * tensor->element_bytes,
+                                         "its columns, as rows may not overlap");
+}
+
+/* ---- Reading ------------------------------------------------------------------------------------------------- */
+
+static int32_t read_int32(const char *address) {
+    int32_t value;
+    memcpy(&value, address, sizeof value);
+    return value;
+}
+
+static double read_little_endian_float32(const uint8_t *bytes) {
+    const uint32_t bits =
+        (uint32_t)bytes[0] | (uint32_t)bytes[1] << 8 | (uint32_t)bytes[2] << 16 | (uint32_t)bytes[3] << 24;
+    float value;
+    memcpy(&value, &bits, sizeof value);
+    return (double)value;
+}
+
+/* Tokens that slot `slot` of `request` sees. */
+static int64_t visible_tokens(const attns_fp8_args *args, int64_t request, int64_t slot) {
+    const char *const lens = args->seq_lens.data + request * args->seq_lens.stride[0];
+    const int64_t given = read_int32(args->per_slot_lens ? lens + slot * args->seq_lens.stride[1] : lens);
+    const int64_t len = given < 0 ? 0 : given < args->max_seq_len ? given : args->max_seq_len;
+    if (args->per_slot_lens)
+        return len;
+    const int64_t limit = len - args->problem.next_n + 1 + slot;
+    return limit > 0 ? limit : 0;
+}
+
+static void load_query(reference *ref, int64_t request, int64_t slot) {
+    const attns_tensor *const q = &ref->args.q;
+    const uint8_t *const codes = (const uint8_t *)(q->data + request * q->stride[0] + slot * q->stride[1]);
+    const int count = ref->args.problem.num_heads * ref->args.problem.head_dim; /* heads and dims are dense */
+    for (int i = 0; i < count; i++) {
+        ref->q[i] = ref->e4m3[codes[i]];
+        ref->abs_q[i] = fabs(ref->q[i]);
+    }
+}
+
+/* Tokens [first, first + count) of a request; a tile lies within one block, as every block size is a multiple of it.
+ * The unused rest of the tile repeats the last token, so that it holds numbers, and is not stored. */
+static void load_keys(const reference *ref, int64_t request, int64_t first, int64_t count, key_tile *tile) {
+    const attns_fp8_args *const args = &ref->args;
+    const int64_t block_size = args->problem.block_size;
+    const int head_dim = args->problem.head_dim;
+    const char *const table = args->block_tables.data + request * args->block_tables.stride[0];
+    const int64_t id = read_int32(table + first / block_size * args->block_tables.stride[1]);
+    if (id < 0 || id >= args->num_blocks) {
+        memset(tile, 0, sizeof *tile);
+        return;
+    }
+    const uint8_t *const block = (const uint8_t *)(args->kv.data + id * args->kv.stride[0]);
+    for (int i = 0; i < TILE_TOKENS; i++) {
+        const int64_t token = first % block_size + (i < count ? i : count - 1);
+        const uint8_t *const codes = block + token * head_dim;
+        for (int d = 0; d < head_dim; d++) {
+            tile->keys[d][i] = ref->e4m3[codes[d]];
+            tile->abs_keys[d][i] = fabs(tile->keys[d][i]);
+        }
+        tile->scales[i] = read_little_endian_float32(block + block_size * head_dim + token * (int64_t)sizeof(float));
+    }
+}
+
+/* ---- Computing ----------------------------------------------------------------------------------------------- */
+
+static void dot_products(const double *restrict q, const double (*restrict keys)[TILE_TOKENS], int head_dim,
+                         double *restrict dots) {
+    double sums[TILE_TOKENS] = {0};
+    for (int d = 0; d < head_dim; d++)
+        for (int i = 0; i < TILE_TOKENS; i++)
+            sums[i] += q[d] * keys[d][i];
+    memcpy(dots, sums, sizeof sums);
+}
+
+static void store(const attns_tensor *tensor, int64_t row, int64_t column, double value) {
+    char *const address = tensor->data + row * tensor->stride[0] + column * tensor->element_bytes;
+    if (tensor->element_bytes == 8) {
+        memcpy(address, &value, sizeof value);
+    } else if (tensor->element_bytes == 4) {
+        const float rounded = (float)value;
+        memcpy(address, &rounded, sizeof rounded);
+    } else {
+        const uint16_t code =
+            tensor->dtype.code == kDLBfloat ? attns_double_to_bf16(value) : attns_double_to_f16(value);
+        memcpy(address, &code, sizeof code);
+    }
+}
+
+static void compute_tile(const reference *ref, const key_tile *tile, int64_t row, int64_t first, int64_t count) {
+    const int head_dim = ref->args.problem.head_dim;
+    const char *const weights = ref->args.weights.data + row * ref->args.weights.stride[0];
+    double logits[TILE_TOKENS] = {0};
+    double magnitudes[TILE_TOKENS] = {0};
+    for (int h = 0; h < ref->args.problem.num_heads; h++) {
+        double dots[TILE_TOKENS];
+        float weight;
+        memcpy(&weight, weights + h * (int64_t)sizeof weight, sizeof weight);
+        dot_products(ref->q + h * head_dim, tile->keys, head_dim, dots);
+        for (int i = 0; i < TILE_TOKENS; i++)
+            logits[i] += (double)weight * (dots[i] < 0 ? 0 : dots[i]); /* a NaN stays one */
+        if (!ref->abs_sum.data)
+            continue;
+        dot_products(ref->abs_q + h * head_dim, tile->abs_keys, head_dim, dots);
+        for (int i = 0; i < TILE_TOKENS; i++)
+            magnitudes[i] += fabs((double)weight) * dots[i];
+    }
+    for (int i = 0; i < count; i++) {
+        store(&ref->args.out, row, first + i, tile->scales[i] * logits[i]);
+        if (ref->abs_sum.data)
+            store(&ref->abs_sum, row, first + i, fabs(tile->scales[i]) * magnitudes[i]);
+    }
+}
+
+static void compute_row(reference *ref, int64_t request, int64_t slot, key_tile *tile) {
+    const int64_t row = request * ref->args.problem.next_n + slot;
+    const int64_t limit = visible_tokens(&ref->args, request, slot);
+    if (limit > 0)
+        load_query(ref, request, slot);
+    for (int64_t first = 0; first < limit; first += TILE_TOKENS) {
+        const int64_t count = limit - first < TILE_TOKENS ? limit - first : TILE_TOKENS;
+        load_keys(ref, request, first, count, tile);
+        compute_tile(ref, tile, row, first, count);
+    }
+    for (int64_t column = limit; column < ref->args.clean_until; column++) {
+        store(&ref->args.out, row, column, -INFINITY);
+        if (ref->abs_sum.data)
+            store(&ref->abs_sum, row, column, 0); /* a constant carries no rounding error */
+    }
+}
+
+attns_status attns_reference_fp8_paged_mqa_logits(const attns_fp8_paged_mqa_logits_params *params,
+                                                  const DLTensor *abs_sum) {
+    reference ref;
+    ATTNS_TRY(attns_fp8_args_read(params, kDLCPU, &ref.args));
+    ATTNS_TRY(read_abs_sum(abs_sum, &ref));
+    if (ref.args.batch == 0)
+        return ATTNS_OK;
+
+    const size_t q_count = (size_t)ref.args.problem.num_heads * (size_t)ref.args.problem.head_dim;
+    ref.q = malloc(2 * q_count * sizeof *ref.q);
+    key_tile *const tile = malloc(sizeof *tile);
+    if (!ref.q || !tile) {
+        free(ref.q);
+        free(tile);
+        return attns_fail(ATTNS_ERROR_OUT_OF_MEMORY, "reference: no memory for %zu queries and a tile of keys",
+                          q_count);
+    }
+    ref.abs_q = ref.q + q_count;
+    for (int code = 0; code < 256; code++)
+        ref.e4m3[code] = attns_e4m3_to_double((uint8_t)code);
+
+    for (int64_t request = 0; request < ref.args.batch; request++)
+        for (int64_t slot = 0; slot < ref.args.problem.next_n; slot++)
+            compute_row(&ref, request, slot, tile);
+    free(ref.q);
+    free(tile);
+    return ATTNS_OK;
+}
