@@ -4,7 +4,8 @@
  * text and a payload. README.md beside this file has the format and the rules.
  *
  * Nothing here fails a caller's work: an unusable directory, a full disk or a damaged entry is a miss and one log
- * line. Every function may be called from any thread. */
+ * line. Every function may be called from any thread. A NULL cache is one that is off: lookups miss, stores and locks
+ * return at once. */
 #ifndef ATTNS_CUBIN_CACHE_H_
 #define ATTNS_CUBIN_CACHE_H_
 
@@ -18,7 +19,7 @@ typedef struct attns_cache attns_cache;
 typedef void (*attns_cache_log_fn)(void *user, int level, const char *message);
 
 typedef struct attns_cache_params {
-    const char *dir;           /* writable tier; NULL or "": none. Created (0700) when first written */
+    const char *dir;           /* writable tier; NULL or "": none. Created (0700) when first written or locked */
     const char *readonly_dirs; /* ':'-separated tiers that are only read, in order; NULL or "": none */
     uint64_t max_bytes;        /* bound of `dir`; 0: 1 GiB */
     attns_cache_log_fn log;    /* may be NULL */
@@ -49,24 +50,27 @@ bool attns_cache_key_make(attns_cache_key *key, const attns_cache_key_field *fie
 void attns_cache_key_free(attns_cache_key *key);
 
 typedef struct attns_cache_entry {
-    uint32_t build;   /* compiler version that made the payload */
-    char *meta;       /* malloc, NUL-terminated text for the caller's use, e.g. "registers=80 spill=0" */
-    void *payload;    /* malloc */
+    uint32_t build; /* compiler version that made the payload */
+    char *meta;     /* malloc, NUL-terminated text for the caller's use, e.g. "registers=80 spill=0" */
+    void *payload;  /* malloc */
     size_t payload_size;
     bool from_readonly;
 } attns_cache_entry;
 
 /* `build` 0: the entry of the newest build present in the first tier that has one; otherwise that build only. A
- * damaged entry of the writable tier is removed. */
+ * damaged entry of the writable tier is removed. On a hit free *entry with attns_cache_entry_free; on a miss it is
+ * zeroed. */
 bool attns_cache_lookup(attns_cache *cache, const attns_cache_key *key, uint32_t build, attns_cache_entry *entry);
 void attns_cache_entry_free(attns_cache_entry *entry);
 
-/* Publishes an entry in the writable tier, atomically; keeps the size bound. Returns whether it is on disk. */
+/* Publishes an entry in the writable tier, atomically; keeps the size bound. `build` is from 1 and the payload not
+ * empty; `meta` may be NULL for "". Returns whether it is on disk. */
 bool attns_cache_store(attns_cache *cache, const attns_cache_key *key, uint32_t build, const char *meta,
                        const void *payload, size_t payload_size);
 
 /* Advisory lock that saves duplicate compiles among processes; gives no safety and may be unavailable. Waits at most
- * timeout_seconds. Returns a handle for unlock, or -1 (carry on without). The lock file is never unlinked. */
+ * timeout_seconds; 0 tries once. Threads exclude each other too, so a thread that locks a key twice waits for itself.
+ * Returns a handle for unlock, or -1 (carry on without). The lock file is never unlinked. */
 int attns_cache_lock(attns_cache *cache, const attns_cache_key *key, double timeout_seconds);
 void attns_cache_unlock(int handle);
 
@@ -75,6 +79,8 @@ typedef struct attns_cache_stats {
     const char *readonly_dirs; /* "" if none; belongs to the cache */
     uint64_t bytes, entries, max_bytes;
 } attns_cache_stats;
+
+/* Figures of the writable tier, by walking it. */
 void attns_cache_get_stats(attns_cache *cache, attns_cache_stats *stats);
 
 #endif
