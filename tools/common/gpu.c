@@ -40,7 +40,7 @@ bool gpu_open(struct gpu *gpu, int ordinal) {
     const char *path = getenv("ATTNS_LIBCUDA");
     if (!path || !*path)
         path = "libcuda.so.1";
-    gpu->handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    gpu->handle = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
     if (!gpu->handle)
         return refuse(gpu, "no CUDA driver", dlerror());
 #define GPU_BIND(member, symbol, params)                                                                               \

@@ -37,8 +37,10 @@
     X(mem_free_host, "cuMemFreeHost", (void *))                                                                        \
     X(mem_get_info, "cuMemGetInfo_v2", (size_t *, size_t *))                                                           \
     X(memset_d8, "cuMemsetD8_v2", (CUdeviceptr, unsigned char, size_t))                                                \
+    X(memset_d16, "cuMemsetD16_v2", (CUdeviceptr, unsigned short, size_t))                                             \
     X(memset_d32, "cuMemsetD32_v2", (CUdeviceptr, unsigned, size_t))                                                   \
     X(memset_d8_async, "cuMemsetD8Async", (CUdeviceptr, unsigned char, size_t, CUstream))                              \
+    X(memset_d16_async, "cuMemsetD16Async", (CUdeviceptr, unsigned short, size_t, CUstream))                           \
     X(memset_d32_async, "cuMemsetD32Async", (CUdeviceptr, unsigned, size_t, CUstream))                                 \
     X(memcpy_htod, "cuMemcpyHtoD_v2", (CUdeviceptr, const void *, size_t))                                             \
     X(memcpy_dtoh, "cuMemcpyDtoH_v2", (void *, CUdeviceptr, size_t))                                                   \

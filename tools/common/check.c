@@ -1,0 +1,546 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The tolerance
+ *
+ * It is computed for every element from that element's own inputs, so that it neither raises a false alarm nor hides a
+ * fault behind the largest value of the output.
+ *
+ * Hopper's FP8 tensor core takes one K step (32 products) and the accumulator at a time: it aligns them to the largest
+ * exponent among them, keeps 13 bits below that exponent, drops the rest, and adds exactly; the sum is kept with 13
+ * fraction bits. With u = 2^-13 and M the largest magnitude among the 32 products and the accumulator, a step thus
+ * errs by
+ *     less than u*M for each product, and less than the product itself: at most min(sum |x_i|, 32*u*M),
+ *     less than u*M for aligning the accumulator,
+ *     less than u*|new accumulator| for keeping 13 bits of it.
+ * The K steps run in the order of D. A float16 accumulator (acc_dtype) is rounded to 11 bits after each step, by at
+ * most 2^-10 of it if the hardware truncates, or 2^-24 in the subnormal range. Call the sum over the steps e_h.
+ *
+ * ReLU does not enlarge an error. The float32 epilogue rounds a product and at most H sums per head:
+ *     E = sum_h |w_h| e_h + (H + 4) 2^-24 sum_h |w_h| (relu_h + e_h).
+ * A float16 epilogue first rounds relu_h and w_h to float16 (2^-11 each, 2^-25 if subnormal) and then sums with 2^-11.
+ * Scaling by s_p rounds once more (2^-23 covers it and its neighbours), and the output dtype once (half a unit in the
+ * last place). A float16 output overflows to infinity from 65520 on, as IEEE 754 has it.
+ *
+ * Beside these bounds, which hold for each element, the deviation of all compared elements together must be small: a
+ * systematic loss of precision that stays inside the bounds still shows there. Modelled Hopper arithmetic gives below
+ * 1e-6 with float32 accumulation and epilogue; the limit is 1e-5 (DeepGEMM's own tests allow 1e-3), and 1e-3 with
+ * float16 in either place, plus the output's own rounding. */
+#include "common/check.h"
+
+#include <math.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/rng.h"
+
+#define K_STEP      32
+#define MAX_THREADS 16
+#define LANES       8
+#define SHORT_RUN   (64 * 8192.0) /* work below which threads do not pay */
+
+/* ---- 16-bit formats ---- */
+
+double fp8_from_half(uint16_t bits) {
+    int exponent = (bits >> 10) & 31, mantissa = bits & 1023;
+    double magnitude = exponent == 31  ? (mantissa ? (double)NAN : (double)INFINITY)
+                       : exponent == 0 ? ldexp(mantissa, -24)
+                                       : ldexp(1024 + mantissa, exponent - 25);
+    return bits & 0x8000 ? -magnitude : magnitude;
+}
+
+double fp8_from_bfloat(uint16_t bits) {
+    uint32_t wide = (uint32_t)bits << 16;
+    float value;
+    memcpy(&value, &wide, sizeof value);
+    return (double)value;
+}
+
+/* Rounds to `precision` bits with the least exponent `min_exponent` (of the last bit of a subnormal). */
+static double round_to(double value, int precision, int min_exponent) {
+    if (value == 0 || !isfinite(value))
+        return value;
+    int exponent;
+    frexp(value, &exponent); /* value = m * 2^exponent, m in [0.5, 1) */
+    int unit = exponent - precision < min_exponent ? min_exponent : exponent - precision;
+    return ldexp(nearbyint(ldexp(value, -unit)), unit);
+}
+
+uint16_t fp8_to_half(double value) {
+    uint16_t sign = signbit(value) ? 0x8000 : 0;
+    double magnitude = fabs(round_to(value, 11, -24));
+    if (isnan(value))
+        return 0x7fff;
+    if (magnitude > 65504.0)
+        return sign | 0x7c00;
+    if (magnitude < 0x1p-14)
+        return (uint16_t)(sign | (uint16_t)ldexp(magnitude, 24));
+    int exponent;
+    double m = frexp(magnitude, &exponent);
+    return (uint16_t)(sign | ((exponent + 14) << 10) | ((int)ldexp(m, 11) - 1024));
+}
+
+uint16_t fp8_to_bfloat(double value) {
+    if (isnan(value))
+        return 0x7fff;
+    float rounded = (float)round_to(value, 8, -133);
+    uint32_t bits;
+    memcpy(&bits, &rounded, sizeof bits);
+    return (uint16_t)(bits >> 16);
+}
+
+/* ---- The image ---- */
+
+size_t fp8_image_at(const struct fp8_data *d, int64_t row, int64_t column) {
+    return d->out_front_bytes + (size_t)(row * d->out_stride + column) * d->out_element_bytes;
+}
+
+double fp8_image_value(const struct fp8_data *d, const void *image, int64_t row, int64_t column) {
+    const uint8_t *at = (const uint8_t *)image + fp8_image_at(d, row, column);
+    if (d->out_element_bytes == 4) {
+        float value;
+        memcpy(&value, at, sizeof value);
+        return (double)value;
+    }
+    uint16_t bits;
+    memcpy(&bits, at, sizeof bits);
+    return d->c.out_dtype == ATTNS_DTYPE_F16 ? fp8_from_half(bits) : fp8_from_bfloat(bits);
+}
+
+/* The poison repeats every two bytes, so that any element-aligned offset shows the same pattern. */
+static uint8_t poison_byte(size_t offset) {
+    return offset % 2 ? (uint8_t)((FP8_POISON >> 8) & 255) : (uint8_t)(FP8_POISON & 255);
+}
+
+uint8_t *fp8_image_make(const struct fp8_data *d) {
+    uint8_t *image = malloc(d->out_image_bytes);
+    for (size_t i = 0; image && i < d->out_image_bytes; i++)
+        image[i] = poison_byte(i);
+    return image;
+}
+
+int64_t fp8_rows_differ(const struct fp8_data *a, const void *image_a, int64_t row_a, const struct fp8_data *b,
+                        const void *image_b, int64_t row_b) {
+    int64_t limit = fp8_limit(a, row_a / a->c.next_n, row_a % a->c.next_n);
+    if (limit != fp8_limit(b, row_b / b->c.next_n, row_b % b->c.next_n) || a->c.out_dtype != b->c.out_dtype)
+        return 0;
+    const uint8_t *x = (const uint8_t *)image_a + fp8_image_at(a, row_a, 0);
+    const uint8_t *y = (const uint8_t *)image_b + fp8_image_at(b, row_b, 0);
+    for (int64_t p = 0; p < limit; p++)
+        if (memcmp(x + (size_t)p * a->out_element_bytes, y + (size_t)p * a->out_element_bytes, a->out_element_bytes))
+            return p;
+    return -1;
+}
+
+/* ---- Findings ---- */
+
+static void finding(struct fp8_report *r, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static void finding(struct fp8_report *r, const char *format, ...) {
+    size_t used = strlen(r->first);
+    if (used + 200 > sizeof r->first)
+        return;
+    va_list args;
+    va_start(args, format);
+    vsnprintf(r->first + used, sizeof r->first - used - 1, format, args);
+    va_end(args);
+    strcat(r->first, "\n");
+}
+
+void fp8_report_print(const struct fp8_report *r, const char *title) {
+    fprintf(stderr,
+            "%s: %s: %llu owned, %llu compared, %llu wrong, %llu unwritten, %llu not finite, %llu not clean, %llu "
+            "stray, worst %.3g of tolerance, deviation %.3g\n%s",
+            title, r->ok ? "ok" : "FAILED", (unsigned long long)r->owned, (unsigned long long)r->compared,
+            (unsigned long long)r->wrong, (unsigned long long)r->unwritten, (unsigned long long)r->not_finite,
+            (unsigned long long)r->not_clean, (unsigned long long)r->stray, r->worst, r->deviation, r->first);
+}
+
+/* ---- Who owns which element ---- */
+
+static void check_untouched(const uint8_t *image, size_t from, size_t to, const char *where, struct fp8_report *r) {
+    const uint64_t poison8 = (uint64_t)FP8_POISON << 32 | FP8_POISON;
+    for (size_t i = from; i < to; i++) {
+        uint64_t next8;
+        while (i % 2 == 0 && i + 8 <= to && (memcpy(&next8, image + i, sizeof next8), next8 == poison8))
+            i += 8;
+        if (i == to || image[i] == poison_byte(i))
+            continue;
+        if (r->stray++ < 3)
+            finding(r, "stray write %s: byte %zu of the image (%zu past its start) is 0x%02x", where, i, i - from,
+                    image[i]);
+    }
+}
+
+static void check_row_ownership(const struct fp8_data *d, const uint8_t *image, int64_t row,
+                                const struct fp8_check_options *o, struct fp8_report *r) {
+    int64_t n = d->c.next_n, limit = fp8_limit(d, row / n, row % n), clean = fp8_clean_until(d);
+    bool may_overflow = d->c.out_dtype == ATTNS_DTYPE_F16 || d->c.epi_dtype == ATTNS_DTYPE_F16;
+    r->owned += (uint64_t)limit;
+    for (int64_t p = 0; p < limit; p++) {
+        size_t at = fp8_image_at(d, row, p);
+        bool untouched = true;
+        for (size_t i = 0; i < d->out_element_bytes; i++)
+            untouched = untouched && image[at + i] == poison_byte(at + i);
+        double value = fp8_image_value(d, image, row, p);
+        if (untouched) {
+            if (!o->partial && r->unwritten++ < 3)
+                finding(r, "not written: b=%lld t=%lld p=%lld, limit %lld", (long long)(row / n), (long long)(row % n),
+                        (long long)p, (long long)limit);
+        } else if (!o->hostile_values && (isnan(value) || (isinf(value) && !may_overflow))) {
+            if (r->not_finite++ < 3)
+                finding(r, "not finite: b=%lld t=%lld p=%lld is %g", (long long)(row / n), (long long)(row % n),
+                        (long long)p, value);
+        }
+    }
+    for (int64_t p = limit; p < clean; p++) {
+        double value = fp8_image_value(d, image, row, p);
+        size_t at = fp8_image_at(d, row, p);
+        bool poison = image[at] == poison_byte(at) && image[at + 1] == poison_byte(at + 1);
+        if (!(isinf(value) && value < 0) && !(o->partial && poison) && r->not_clean++ < 3)
+            finding(r, "not -inf: b=%lld t=%lld p=%lld is %g, limit %lld, cleaned to %lld", (long long)(row / n),
+                    (long long)(row % n), (long long)p, value, (long long)limit, (long long)clean);
+    }
+    int64_t end = limit > clean ? limit : clean, rows = (int64_t)d->c.batch * n;
+    size_t next = row + 1 < rows ? fp8_image_at(d, row + 1, 0) : d->out_image_bytes;
+    char where[96];
+    snprintf(where, sizeof where, "after b=%lld t=%lld, which ends at column %lld", (long long)(row / n),
+             (long long)(row % n), (long long)end);
+    check_untouched(image, fp8_image_at(d, row, end), next, where, r);
+}
+
+/* ---- Values ---- */
+
+/* A stretch of whole blocks of one request. */
+struct stretch {
+    int64_t b, first_block, num_blocks;
+};
+
+struct checker {
+    const struct fp8_data *d;
+    const uint8_t *image;
+    const struct fp8_check_options *options;
+    const struct stretch *stretches;
+    int64_t num_stretches, next; /* next is claimed under the mutex */
+    struct fp8_report *report;
+    double squared_differences, squares;
+    bool failed;
+    pthread_mutex_t mutex;
+};
+
+struct scratch {
+    float *q;    /* [next_n, H, D] */
+    float *k;    /* [D] */
+    double *ref; /* [next_n, tokens] */
+    float e4m3[256];
+};
+
+static int64_t seen_in(const struct fp8_data *d, const struct stretch *s, int64_t t) {
+    int64_t limit = fp8_limit(d, s->b, t) - s->first_block * d->c.block_size;
+    int64_t most = s->num_blocks * d->c.block_size;
+    return limit < 0 ? 0 : limit > most ? most : limit;
+}
+
+/* The public reference, asked for this request and these columns of its table alone. */
+static bool reference_stretch(const struct fp8_data *d, const struct stretch *s, double *ref) {
+    struct fp8_tensors t;
+    attns_fp8_paged_mqa_logits_params params;
+    int64_t tokens = s->num_blocks * d->c.block_size;
+    int32_t lens[64];
+    for (int i = 0; i < d->c.next_n && i < 64; i++)
+        lens[i] = (int32_t)seen_in(d, s, i);
+    struct fp8_addresses at = {.q = d->q + s->b * d->q_request_stride,
+                               .kv = d->kv,
+                               .weights = d->weights + s->b * d->c.next_n * d->weights_stride,
+                               .tables = d->tables + s->b * d->table_stride + s->first_block,
+                               .lens = lens,
+                               .out = ref};
+    fp8_tensors_make(&t, &params, d, (DLDevice){kDLCPU, 0}, &at);
+    t.q_shape[0] = 1;
+    t.weights_shape[0] = d->c.next_n;
+    t.tables_shape[0] = 1;
+    t.tables_shape[1] = s->num_blocks;
+    t.lens.ndim = 2;
+    t.lens_shape[0] = 1;
+    t.lens_shape[1] = d->c.next_n;
+    t.lens_strides[0] = d->c.next_n;
+    t.lens_strides[1] = 1;
+    t.out.dtype.code = kDLFloat;
+    t.out.dtype.bits = 64;
+    t.out_shape[0] = d->c.next_n;
+    t.out_shape[1] = t.out_strides[0] = tokens;
+    params.max_seq_len = tokens;
+    params.clean_logits = false;
+    params.enable_pdl = false;
+    if (attns_reference_fp8_paged_mqa_logits(&params, NULL) == ATTNS_OK)
+        return true;
+    fprintf(stderr, "reference: %s\n", attns_last_error());
+    return false;
+}
+
+/* Bounds of one element: returns E before scaling and gives sum |w| sum |q k| too. */
+static double unscaled_bound(const struct fp8_case *c, const float *q, const float *k, const float *w,
+                             double *abs_sum) {
+    const double u = 0x1p-13;
+    double weighted_errors = 0, weighted_relu = 0, half_terms = 0;
+    *abs_sum = 0;
+    for (int h = 0; h < c->heads; h++, q += c->head_dim) {
+        double acc = 0, error = 0, all = 0;
+        for (int d0 = 0; d0 < c->head_dim; d0 += K_STEP) {
+            float sum[LANES] = {0}, magnitude[LANES] = {0}, largest[LANES] = {0};
+            for (int i = d0; i < d0 + K_STEP; i += LANES)
+                for (int j = 0; j < LANES; j++) {
+                    float x = q[i + j] * k[i + j], a = fabsf(x);
+                    sum[j] += x;
+                    magnitude[j] += a;
+                    largest[j] = largest[j] > a ? largest[j] : a;
+                }
+            double step_sum = 0, step_magnitude = 0, step_largest = 0;
+            for (int j = 0; j < LANES; j++) {
+                step_sum += (double)sum[j];
+                step_magnitude += (double)magnitude[j];
+                step_largest = fmax(step_largest, (double)largest[j]);
+            }
+            double before = fabs(acc) + error, m = fmax(step_largest, before);
+            acc += step_sum;
+            all += step_magnitude;
+            error += fmin(step_magnitude, K_STEP * u * m) + (before > 0 ? u * m : 0);
+            error += u * (fabs(acc) + error);
+            if (c->acc_dtype == ATTNS_DTYPE_F16)
+                error += 0x1p-10 * (fabs(acc) + error) + 0x1p-24;
+        }
+        double relu = fmax(acc, 0), weight = fabs((double)w[h]);
+        weighted_errors += weight * error;
+        weighted_relu += weight * (relu + error);
+        half_terms += 0x1p-25 * (relu + error + weight + 1);
+        *abs_sum += weight * all;
+    }
+    if (c->epi_dtype == ATTNS_DTYPE_F16)
+        return weighted_errors + (c->heads + 4) * 0x1p-11 * weighted_relu + half_terms;
+    return weighted_errors + (c->heads + 4) * 0x1p-24 * weighted_relu;
+}
+
+/* Whether `got` is a correctly rounded neighbour of something within `error` of `expected`. */
+static bool within(const struct fp8_case *c, double got, double expected, double error, double *tolerance) {
+    double reach = fabs(expected) + error;
+    switch (c->out_dtype) {
+    case ATTNS_DTYPE_F16:
+        *tolerance = error + reach * 0x1p-11 + 0x1p-25;
+        if (isinf(got))
+            return reach >= 65520.0 && (got > 0) == (expected > 0);
+        if (fabs(expected) - error >= 65520.0)
+            return false;
+        break;
+    case ATTNS_DTYPE_BF16:
+        *tolerance = error + reach * 0x1p-8 + 0x1p-134;
+        break;
+    default:
+        *tolerance = error + reach * 0x1p-24 + 0x1p-126;
+        break;
+    }
+    return fabs(got - expected) <= *tolerance; /* false for NaN */
+}
+
+static void compare_element(struct checker *k, const struct stretch *s, int64_t t, int64_t p, double expected,
+                            double error, double abs_sum, struct fp8_report *r, double *differences, double *squares) {
+    const struct fp8_data *d = k->d;
+    int64_t row = s->b * d->c.next_n + t;
+    size_t at = fp8_image_at(d, row, p);
+    if (k->image[at] == poison_byte(at) && k->image[at + 1] == poison_byte(at + 1) && k->options->partial)
+        return;
+    double got = fp8_image_value(d, k->image, row, p), tolerance = 0;
+    r->compared++;
+    bool ok;
+    if (k->options->hostile_values && !isfinite(expected))
+        ok = isnan(expected) ? isnan(got) : got == expected;
+    else
+        ok = within(&d->c, got, expected, error, &tolerance);
+    if (!ok && r->wrong++ < 4)
+        finding(r, "wrong: b=%lld t=%lld p=%lld got %.9g expected %.9g, off by %.3g, tolerance %.3g", (long long)s->b,
+                (long long)t, (long long)p, got, expected, got - expected, tolerance);
+    if (!isfinite(got) || !isfinite(expected))
+        return;
+    if (tolerance > 0)
+        r->worst = fmax(r->worst, fabs(got - expected) / tolerance);
+    if (abs_sum > 0) {
+        double x = got / abs_sum, y = expected / abs_sum;
+        *differences += (x - y) * (x - y);
+        *squares += x * x + y * y;
+    }
+}
+
+static bool check_stretch(struct checker *k, const struct stretch *s, struct scratch *w) {
+    const struct fp8_data *d = k->d;
+    const struct fp8_case *c = &d->c;
+    if (!reference_stretch(d, s, w->ref))
+        return false;
+    int64_t slot_size = (int64_t)c->heads * c->head_dim, tokens = s->num_blocks * c->block_size, most = 0;
+    for (int t = 0; t < c->next_n; t++) {
+        const uint8_t *from = d->q + s->b * d->q_request_stride + t * d->q_slot_stride;
+        for (int64_t i = 0; i < slot_size; i++)
+            w->q[t * slot_size + i] = w->e4m3[from[i]];
+        most = seen_in(d, s, t) > most ? seen_in(d, s, t) : most;
+    }
+    struct fp8_report mine = {0};
+    double differences = 0, squares = 0;
+    for (int64_t i = 0; i < most; i++) {
+        int64_t id = d->tables[s->b * d->table_stride + s->first_block + i / c->block_size];
+        bool exists = id >= 0 && id < d->num_blocks;
+        const uint8_t *from =
+            exists ? d->kv + id * d->kv_stride + i % c->block_size * c->head_dim : (const uint8_t *)NULL;
+        for (int j = 0; j < c->head_dim; j++)
+            w->k[j] = exists ? w->e4m3[from[j]] : 0.0f;
+        double scale = exists ? fabs((double)fp8_scale(d, id, i % c->block_size)) : 0;
+        for (int t = 0; t < c->next_n; t++) {
+            if (i >= seen_in(d, s, t))
+                continue;
+            const float *weights = d->weights + (s->b * c->next_n + t) * d->weights_stride;
+            double abs_sum, bound = unscaled_bound(c, w->q + t * slot_size, w->k, weights, &abs_sum);
+            double expected = w->ref[t * tokens + i];
+            double error = bound * scale + 0x1p-23 * fabs(expected);
+            compare_element(k, s, t, s->first_block * c->block_size + i, expected, error, abs_sum * scale, &mine,
+                            &differences, &squares);
+        }
+    }
+    pthread_mutex_lock(&k->mutex);
+    k->report->compared += mine.compared;
+    k->report->wrong += mine.wrong;
+    k->report->worst = fmax(k->report->worst, mine.worst);
+    if (mine.first[0] && strlen(k->report->first) + strlen(mine.first) < sizeof k->report->first)
+        strcat(k->report->first, mine.first);
+    k->squared_differences += differences;
+    k->squares += squares;
+    pthread_mutex_unlock(&k->mutex);
+    return true;
+}
+
+static void *checker_thread(void *argument) {
+    struct checker *k = argument;
+    const struct fp8_case *c = &k->d->c;
+    size_t slots = (size_t)c->next_n * (size_t)c->heads * (size_t)c->head_dim;
+    int64_t most = 1;
+    for (int64_t i = 0; i < k->num_stretches; i++)
+        most = k->stretches[i].num_blocks > most ? k->stretches[i].num_blocks : most;
+    struct scratch w;
+    w.q = malloc(slots * sizeof *w.q);
+    w.k = malloc((size_t)c->head_dim * sizeof *w.k);
+    w.ref = malloc((size_t)c->next_n * (size_t)(most * c->block_size) * sizeof *w.ref);
+    for (int i = 0; i < 256; i++)
+        w.e4m3[i] = fp8_e4m3((uint8_t)i);
+    bool ok = w.q && w.k && w.ref;
+    while (ok) {
+        pthread_mutex_lock(&k->mutex);
+        int64_t i = k->failed ? k->num_stretches : k->next++;
+        pthread_mutex_unlock(&k->mutex);
+        if (i >= k->num_stretches)
+            break;
+        ok = check_stretch(k, &k->stretches[i], &w);
+    }
+    if (!ok) {
+        pthread_mutex_lock(&k->mutex);
+        k->failed = true;
+        pthread_mutex_unlock(&k->mutex);
+    }
+    free(w.q);
+    free(w.k);
+    free(w.ref);
+    return NULL;
+}
+
+static int64_t blocks_seen(const struct fp8_data *d, int64_t b) {
+    int64_t most = 0;
+    for (int t = 0; t < d->c.next_n; t++) {
+        int64_t limit = fp8_limit(d, b, t);
+        most = limit > most ? limit : most;
+    }
+    return (most + d->c.block_size - 1) / d->c.block_size;
+}
+
+/* All stretches if the work allows it, otherwise random ones: every third at a request's end, where bounds go wrong,
+ * every sixth at its start. Returns malloc'ed. */
+static struct stretch *choose_stretches(const struct fp8_data *d, double max_work, int64_t *count) {
+    const struct fp8_case *c = &d->c;
+    int64_t unit = c->block_size >= 64 ? 1 : 64 / c->block_size; /* blocks of one stretch */
+    double token_work = (double)c->next_n * c->heads * c->head_dim;
+    double stretch_work = token_work * (double)(unit * c->block_size);
+    int64_t total = 0;
+    for (int64_t b = 0; b < c->batch; b++)
+        total += (blocks_seen(d, b) + unit - 1) / unit;
+    bool all = (double)total * stretch_work <= max_work;
+    int64_t wanted = all ? total : (int64_t)(max_work / stretch_work) + 1;
+    struct stretch *list = malloc((size_t)(wanted + 1) * sizeof *list);
+    *count = 0;
+    if (!list || total == 0)
+        return list;
+    if (all) {
+        for (int64_t b = 0; b < c->batch; b++)
+            for (int64_t n = blocks_seen(d, b), j = 0; j < n; j += unit)
+                list[(*count)++] = (struct stretch){b, j, n - j < unit ? n - j : unit};
+        return list;
+    }
+    struct rng r = rng_make(c->seed + 1);
+    while (*count < wanted) {
+        int64_t b = rng_below(&r, c->batch), n = blocks_seen(d, b);
+        if (n == 0)
+            continue;
+        int64_t pieces = (n + unit - 1) / unit, kind = rng_below(&r, 6);
+        int64_t j = (kind < 2 ? pieces - 1 : kind == 2 ? 0 : rng_below(&r, pieces)) * unit;
+        list[(*count)++] = (struct stretch){b, j, n - j < unit ? n - j : unit};
+    }
+    return list;
+}
+
+static bool check_values(struct checker *k, double max_work) {
+    struct stretch *list = choose_stretches(k->d, max_work, &k->num_stretches);
+    if (!list)
+        return false;
+    k->stretches = list;
+    const struct fp8_case *c = &k->d->c;
+    double work = (double)k->num_stretches * 64 * c->next_n * c->heads * c->head_dim;
+    long cpus = sysconf(_SC_NPROCESSORS_ONLN);
+    int threads = work < SHORT_RUN ? 1 : cpus > MAX_THREADS ? MAX_THREADS : cpus < 1 ? 1 : (int)cpus;
+    pthread_t ids[MAX_THREADS];
+    int started = 0;
+    while (started + 1 < threads && pthread_create(&ids[started], NULL, checker_thread, k) == 0)
+        started++;
+    checker_thread(k);
+    for (int i = 0; i < started; i++)
+        pthread_join(ids[i], NULL);
+    free(list);
+    return !k->failed;
+}
+
+/* What rounding alone may contribute to the deviation, with room. */
+static double deviation_limit(const struct fp8_case *c) {
+    double limit = c->acc_dtype == ATTNS_DTYPE_F16 || c->epi_dtype == ATTNS_DTYPE_F16 ? 1e-3 : 1e-5;
+    return limit + (c->out_dtype == ATTNS_DTYPE_BF16 ? 0x1p-16 : c->out_dtype == ATTNS_DTYPE_F16 ? 0x1p-22 : 0);
+}
+
+bool fp8_check(const struct fp8_data *d, const void *image, const struct fp8_check_options *options,
+               struct fp8_report *report) {
+    static const struct fp8_check_options defaults;
+    const struct fp8_check_options *o = options ? options : &defaults;
+    memset(report, 0, sizeof *report);
+    check_untouched(image, 0, d->out_front_bytes, "before the first row", report);
+    for (int64_t row = 0; row < (int64_t)d->c.batch * d->c.next_n; row++)
+        check_row_ownership(d, image, row, o, report);
+
+    struct checker k = {.d = d, .image = image, .options = o, .report = report};
+    pthread_mutex_init(&k.mutex, NULL);
+    bool ran = check_values(&k, o->max_work > 0 ? o->max_work : 2e9);
+    pthread_mutex_destroy(&k.mutex);
+    if (!ran)
+        finding(report, "the reference could not be computed");
+    report->deviation = k.squares > 0 ? k.squared_differences / k.squares : 0;
+    bool precise = report->deviation <= deviation_limit(&d->c);
+    if (!precise)
+        finding(report, "imprecise: deviation %.3g of all compared elements, at most %.3g", report->deviation,
+                deviation_limit(&d->c));
+    if (report->owned > 0 && report->compared == 0 && !o->partial)
+        finding(report, "nothing was compared");
+    report->ok = ran && precise && !report->wrong && !report->unwritten && !report->not_finite && !report->not_clean &&
+                 !report->stray && (report->owned == 0 || report->compared > 0 || o->partial);
+    return report->ok;
+}

@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Judges an output of fp8_paged_mqa_logits: values against the CPU reference, and every byte that the call does not
+ * own against the poison it held before. Needs no GPU: it looks at a host copy. */
+#ifndef ATTNS_TOOLS_COMMON_CHECK_H_
+#define ATTNS_TOOLS_COMMON_CHECK_H_
+
+#include "common/case.h"
+
+struct fp8_check_options {
+    /* Multiply-adds the reference may spend; a larger output has all its elements checked for being written, finite,
+     * cleaned or left alone, and random stretches of it against the reference. 0: 2e9 (some seconds on one core). */
+    double max_work;
+    bool partial;        /* owned elements may also be unwritten (a foreign schedule) */
+    bool hostile_values; /* NaN and infinities may be in the inputs: where the reference has NaN, NaN is demanded */
+};
+
+struct fp8_report {
+    bool ok;
+    uint64_t owned;      /* elements that the call must write as logits */
+    uint64_t compared;   /* of those, against the reference */
+    uint64_t wrong;      /* outside the tolerance, or NaN */
+    uint64_t unwritten;  /* owned elements that still hold the poison */
+    uint64_t not_finite; /* owned NaN or infinity found without the reference */
+    uint64_t not_clean;  /* elements that should be -inf and are not */
+    uint64_t stray;      /* bytes or elements changed that the call does not own */
+    double worst;        /* largest |got - expected| / tolerance */
+    double deviation;    /* 1 - 2<x,y> / (<x,x> + <y,y>) over compared elements, each divided by its own sum of
+                            absolute terms so that all scales count alike */
+    char first[2000];    /* the first few findings, one per line */
+};
+
+/* `image` is out_image_bytes long: guard bands and everything between, as downloaded. Returns report->ok. Uses up to
+ * 16 threads. */
+bool fp8_check(const struct fp8_data *data, const void *image, const struct fp8_check_options *options,
+               struct fp8_report *report);
+
+/* One line of counts, worst and deviation, then the findings. */
+void fp8_report_print(const struct fp8_report *report, const char *title);
+
+/* A poisoned image (malloc), as fp8_check expects of an output that nobody has written. */
+uint8_t *fp8_image_make(const struct fp8_data *data);
+/* Bytes from the start of the image to element [row, column]. */
+size_t fp8_image_at(const struct fp8_data *data, int64_t row, int64_t column);
+double fp8_image_value(const struct fp8_data *data, const void *image, int64_t row, int64_t column);
+
+/* Compares the owned elements of row `row_a` of one output with those of row `row_b` of another, bit by bit. Returns
+ * the first column that differs, or -1. Limits and dtypes of the two must be alike, or the result is 0. */
+int64_t fp8_rows_differ(const struct fp8_data *a, const void *image_a, int64_t row_a, const struct fp8_data *b,
+                        const void *image_b, int64_t row_b);
+
+/* float16 and bfloat16 bits to double and back (round to nearest even). */
+double fp8_from_half(uint16_t bits);
+double fp8_from_bfloat(uint16_t bits);
+uint16_t fp8_to_half(double value);
+uint16_t fp8_to_bfloat(double value);
+
+#endif

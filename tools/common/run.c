@@ -1,0 +1,214 @@
+/* SPDX-License-Identifier: MIT */
+#include "common/run.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define WAIT_SECONDS 20.0
+
+static bool upload(const struct gpu *gpu, struct gpu_buffer *buffer, const void *from, size_t bytes,
+                   enum fp8_placement placement) {
+    bool ok = placement == FP8_PLAIN
+                  ? gpu_buffer_alloc(gpu, buffer, bytes)
+                  : gpu_buffer_alloc_guarded(gpu, buffer, bytes,
+                                             placement == FP8_GUARD_END ? GPU_FLUSH_END : GPU_FLUSH_START);
+    return ok && (!from || gpu_ok(gpu, gpu->memcpy_htod(buffer->ptr, from, bytes), "cuMemcpyHtoD"));
+}
+
+bool fp8_upload(struct fp8_device *dev, const struct gpu *gpu, const struct fp8_data *data,
+                enum fp8_placement placement, const struct fp8_device *pool) {
+    memset(dev, 0, sizeof *dev);
+    dev->gpu = gpu;
+    dev->data = data;
+    size_t meta_bytes = data->c.num_shares ? (size_t)(data->c.num_shares + 1) * 8 : 0;
+    bool ok = upload(gpu, &dev->q, data->q, data->q_bytes, placement) &&
+              (pool || upload(gpu, &dev->kv, data->kv, data->kv_bytes, placement)) &&
+              upload(gpu, &dev->weights, data->weights, data->weights_bytes, placement) &&
+              upload(gpu, &dev->tables, data->tables, data->tables_bytes, placement) &&
+              upload(gpu, &dev->lens, data->lens, data->lens_bytes, placement) &&
+              (!meta_bytes || upload(gpu, &dev->meta, NULL, meta_bytes, placement)) &&
+              upload(gpu, &dev->out, NULL, data->out_image_bytes, placement) && fp8_poison(dev, NULL) &&
+              gpu_ok(gpu, gpu->ctx_synchronize(), "cuCtxSynchronize");
+    if (!ok) {
+        fp8_device_free(dev);
+        return false;
+    }
+    dev->kv_at = pool ? pool->kv_at : dev->kv.ptr;
+    struct fp8_addresses at = {.q = (void *)(uintptr_t)dev->q.ptr,
+                               .kv = (void *)(uintptr_t)dev->kv_at,
+                               .weights = (void *)(uintptr_t)dev->weights.ptr,
+                               .tables = (void *)(uintptr_t)dev->tables.ptr,
+                               .lens = (void *)(uintptr_t)dev->lens.ptr,
+                               .meta = (void *)(uintptr_t)dev->meta.ptr,
+                               .out = (void *)(uintptr_t)(dev->out.ptr + data->out_front_bytes)};
+    fp8_tensors_make(&dev->tensors, &dev->params, data, (DLDevice){kDLCUDA, gpu->ordinal}, &at);
+    return true;
+}
+
+void fp8_device_free(struct fp8_device *dev) {
+    struct gpu_buffer *all[] = {&dev->q, &dev->kv, &dev->weights, &dev->tables, &dev->lens, &dev->meta, &dev->out};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        gpu_buffer_free(dev->gpu, all[i]);
+}
+
+bool fp8_poison(const struct fp8_device *dev, CUstream stream) {
+    return gpu_ok(dev->gpu,
+                  dev->gpu->memset_d16_async(dev->out.ptr, (unsigned short)(FP8_POISON & 0xffff),
+                                             dev->data->out_image_bytes / 2, stream),
+                  "cuMemsetD16Async");
+}
+
+static attns_status told(attns_status status, const char *what) {
+    if (status != ATTNS_OK)
+        fprintf(stderr, "%s: %s: %s\n", what, attns_status_string(status), attns_last_error());
+    return status;
+}
+
+attns_status fp8_queue_schedule(const struct fp8_device *dev, attns_context *ctx, CUstream stream) {
+    attns_schedule_params p = {.seq_lens = dev->params.seq_lens,
+                               .schedule_meta = &dev->tensors.meta,
+                               .variant = ATTNS_VARIANT_FP8,
+                               .next_n = dev->data->c.next_n};
+    return told(attns_compute_paged_mqa_logits_schedule(ctx, &p, stream), "compute_paged_mqa_logits_schedule");
+}
+
+attns_status fp8_queue_logits(const struct fp8_device *dev, attns_context *ctx, CUstream stream) {
+    return told(attns_fp8_paged_mqa_logits(ctx, &dev->params, stream), "fp8_paged_mqa_logits");
+}
+
+attns_status fp8_queue(const struct fp8_device *dev, attns_context *ctx, CUstream stream) {
+    attns_status status = dev->params.schedule_meta ? fp8_queue_schedule(dev, ctx, stream) : ATTNS_OK;
+    return status == ATTNS_OK ? fp8_queue_logits(dev, ctx, stream) : status;
+}
+
+uint8_t *fp8_download(const struct fp8_device *dev, CUstream stream) {
+    const struct gpu *gpu = dev->gpu;
+    CUresult waited = gpu_wait_stream(gpu, stream, WAIT_SECONDS);
+    if (waited == CUDA_ERROR_NOT_READY) {
+        fprintf(stderr, "the stream has not finished after %.0f s: a kernel hangs\n", WAIT_SECONDS);
+        return NULL;
+    }
+    if (!gpu_ok(gpu, waited, "kernel"))
+        return NULL;
+    uint8_t *image = malloc(dev->data->out_image_bytes);
+    if (image && gpu_ok(gpu, gpu->memcpy_dtoh(image, dev->out.ptr, dev->data->out_image_bytes), "cuMemcpyDtoH"))
+        return image;
+    free(image);
+    return NULL;
+}
+
+bool fp8_run_data(const struct gpu *gpu, attns_context *ctx, CUstream stream, const struct fp8_data *data,
+                  enum fp8_placement placement, const struct fp8_check_options *options, struct fp8_report *report) {
+    struct fp8_device dev;
+    struct fp8_report own;
+    char text[400];
+    if (!report)
+        report = &own;
+    memset(report, 0, sizeof *report);
+    fp8_case_text(&data->c, text, sizeof text);
+    bool ok = fp8_upload(&dev, gpu, data, placement, NULL);
+    if (ok) {
+        uint8_t *image = fp8_queue(&dev, ctx, stream) == ATTNS_OK ? fp8_download(&dev, stream) : NULL;
+        ok = image && fp8_check(data, image, options, report);
+        if (image && !ok)
+            fp8_report_print(report, text);
+        free(image);
+        fp8_device_free(&dev);
+    }
+    if (!ok)
+        fprintf(stderr, "failed: %s\n", text);
+    return ok;
+}
+
+bool fp8_run_case(const struct gpu *gpu, attns_context *ctx, CUstream stream, const struct fp8_case *c,
+                  enum fp8_placement placement, const struct fp8_check_options *options, struct fp8_report *report) {
+    struct fp8_data data;
+    struct fp8_case placed = *c;
+    placed.bare_out = c->bare_out || placement != FP8_PLAIN;
+    if (!fp8_data_make(&data, &placed))
+        return false;
+    bool ok = fp8_run_data(gpu, ctx, stream, &data, placement, options, report);
+    fp8_data_free(&data);
+    return ok;
+}
+
+/* ---- Compiling ahead ---- */
+
+struct precompiler {
+    const attns_context_params *params;
+    const struct fp8_case *cases;
+    size_t num_cases, next;
+    bool failed;
+    pthread_mutex_t mutex;
+};
+
+static bool same_kernel(const struct fp8_case *a, const struct fp8_case *b) {
+    return a->heads == b->heads && a->head_dim == b->head_dim && a->block_size == b->block_size &&
+           a->next_n == b->next_n && a->out_dtype == b->out_dtype && a->acc_dtype == b->acc_dtype &&
+           a->epi_dtype == b->epi_dtype;
+}
+
+static attns_status precompile_one(attns_context *ctx, const struct fp8_case *c) {
+    attns_variant variant = ATTNS_VARIANT_FP8;
+    attns_precompile_params p = {.variants = &variant,
+                                 .num_variants = 1,
+                                 .num_heads = &c->heads,
+                                 .num_num_heads = 1,
+                                 .head_dims = &c->head_dim,
+                                 .num_head_dims = 1,
+                                 .block_sizes = &c->block_size,
+                                 .num_block_sizes = 1,
+                                 .next_ns = &c->next_n,
+                                 .num_next_ns = 1,
+                                 .out_dtypes = &c->out_dtype,
+                                 .num_out_dtypes = c->out_dtype ? 1 : 0,
+                                 .acc_dtypes = &c->acc_dtype,
+                                 .num_acc_dtypes = c->acc_dtype ? 1 : 0,
+                                 .epi_dtypes = &c->epi_dtype,
+                                 .num_epi_dtypes = c->epi_dtype ? 1 : 0,
+                                 .jobs = 1};
+    return attns_precompile_paged_mqa_logits(ctx, &p);
+}
+
+/* Each thread has a context of its own: they meet in the cache on disk. */
+static void *precompile_thread(void *argument) {
+    struct precompiler *k = argument;
+    attns_context *ctx = NULL;
+    bool ok = told(attns_context_create(&ctx, k->params), "attns_context_create") == ATTNS_OK;
+    while (ok) {
+        pthread_mutex_lock(&k->mutex);
+        size_t i = k->failed ? k->num_cases : k->next++;
+        pthread_mutex_unlock(&k->mutex);
+        if (i >= k->num_cases)
+            break;
+        bool seen = false;
+        for (size_t j = 0; j < i && !seen; j++)
+            seen = same_kernel(&k->cases[i], &k->cases[j]);
+        ok = seen || told(precompile_one(ctx, &k->cases[i]), "precompile") == ATTNS_OK;
+    }
+    attns_context_destroy(ctx);
+    if (!ok) {
+        pthread_mutex_lock(&k->mutex);
+        k->failed = true;
+        pthread_mutex_unlock(&k->mutex);
+    }
+    return NULL;
+}
+
+bool fp8_precompile(const attns_context_params *params, const struct fp8_case *cases, size_t num_cases) {
+    struct precompiler k = {.params = params, .cases = cases, .num_cases = num_cases};
+    pthread_mutex_init(&k.mutex, NULL);
+    pthread_t ids[16];
+    long cpus = sysconf(_SC_NPROCESSORS_ONLN);
+    int started = 0;
+    while (started + 1 < cpus && started < 15 && pthread_create(&ids[started], NULL, precompile_thread, &k) == 0)
+        started++;
+    precompile_thread(&k);
+    for (int i = 0; i < started; i++)
+        pthread_join(ids[i], NULL);
+    pthread_mutex_destroy(&k.mutex);
+    return !k.failed;
+}
