@@ -16,6 +16,7 @@
 
 struct attns_kernel;
 struct attns_module;
+struct attns_kept_image;
 
 struct attns_context {
     attns_logger logger;
@@ -29,19 +30,24 @@ struct attns_context {
 
     attns_cache *cache;
 
-    /* Guards everything below that is not atomic; never taken by a warm call. */
+    /* Guards everything below that is not atomic; never taken by a warm call, never held while compiling. */
     pthread_mutex_t mutex;
+    pthread_cond_t module_settled; /* signalled when an attns_module has been loaded or given up */
 
-    /* Opened on first use; the atomic pointer is what warm calls read. */
+    /* Opened on first use; the atomic pointer is what warm calls read. A failure is final for the context: its status
+     * and message are kept and answered again. */
     attns_driver driver_storage;
     _Atomic(const attns_driver *) driver;
+    attns_status driver_status;
+    char *info_driver_error; /* NULL if there was none */
     attns_nvrtc_set *nvrtc;
+    attns_status nvrtc_status;
     char *info_nvrtc_error;
-    char *info_driver_error;
 
     /* Kernels by hash of (problem, CUDA context id): lists that only grow at the head. */
     _Atomic(struct attns_kernel *) kernels[ATTNS_KERNEL_BUCKETS];
-    struct attns_module *modules; /* loaded cubins, shared by the kernels of all CUDA contexts */
+    struct attns_module *modules;         /* loaded cubins, shared by the kernels of all CUDA contexts */
+    struct attns_kept_image *kept_images; /* compiled cubins that no cache directory took */
 
     atomic_uint_fast64_t compiles, disk_hits, memory_hits, module_loads;
 };

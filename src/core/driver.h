@@ -7,7 +7,8 @@
 #include <attn_scores/attn_scores.h>
 #include <cuda.h>
 
-/* X(member, "exported symbol", return type, parameters). The symbol is the versioned one that cuda.h's macro maps to. */
+/* X(member, "exported symbol", return type, parameters). The symbol is the versioned one that cuda.h's macro maps to.
+ */
 #define ATTNS_DRIVER_FUNCTIONS(X)                                                                                      \
     X(init, "cuInit", (unsigned))                                                                                      \
     X(driver_get_version, "cuDriverGetVersion", (int *))                                                               \
@@ -43,9 +44,9 @@ typedef struct attns_driver {
 #define ATTNS_DRIVER_MEMBER(member, symbol, params) CUresult(CUDAAPI *member) params;
     ATTNS_DRIVER_FUNCTIONS(ATTNS_DRIVER_MEMBER)
 #undef ATTNS_DRIVER_MEMBER
-    void *handle;    /* dlopen handle; kept open until process exit */
-    char *path;      /* what was opened */
-    int version;     /* cuDriverGetVersion */
+    void *handle; /* dlopen handle; kept open until process exit */
+    char *path;   /* what was opened */
+    int version;  /* cuDriverGetVersion */
 } attns_driver;
 
 /* Opens libcuda and fills the table; calls cuInit(0). `path` NULL means "libcuda.so.1". A toolkit's stub library is

@@ -32,6 +32,9 @@ attns_status attns_kernel_acquire(attns_context *ctx, const attns_problem *probl
                                   attns_kernel_use *use);
 void attns_kernel_release(const attns_kernel_use *use);
 
+/* Unloads and frees every kernel: for attns_context_destroy. */
+void attns_kernel_store_clear(attns_context *ctx);
+
 typedef struct attns_image {
     void *data; /* malloc: cubin */
     size_t size;
@@ -40,11 +43,22 @@ typedef struct attns_image {
     double seconds; /* of the compile; 0 for disk hits */
 } attns_image;
 
-/* The cubin of a plan: from disk, else compiled and published. `build` as in attns_cache_lookup: a serving call passes
- * 0 (any NVRTC's cubin of this very source is good, and NVRTC stays unopened), precompile passes the version it would
- * compile with, so that an upgrade recompiles. */
+/* The cubin of a plan: from disk, else compiled and published (a failed compile never is). `build` as in
+ * attns_cache_lookup: a serving call passes 0 (any NVRTC's cubin of this very source is good, and NVRTC stays unopened),
+ * precompile passes the version it would compile with, so that an upgrade recompiles. A cubin that no cache directory
+ * takes is kept in the context. Without may_compile a miss is ATTNS_ERROR_WOULD_COMPILE. Takes no lock of the context
+ * for longer than a list walk: compiles of several threads run side by side. */
 attns_status attns_image_get(attns_context *ctx, const attns_plan *plan, bool may_compile, uint32_t build,
                              attns_image *image);
+/* Compiles without looking anywhere and replaces what is cached: for an image the driver would not load. */
+attns_status attns_image_rebuild(attns_context *ctx, const attns_plan *plan, attns_image *image);
 void attns_image_free(attns_image *image);
+
+/* Frees the images kept in the context: for attns_context_destroy. */
+void attns_image_clear(attns_context *ctx);
+
+/* What the bits of a cubin depend on, apart from NVRTC's version: the filled source, every option, the target. */
+bool attns_image_key(const char *arch, const char *source, const char *const *options, size_t num_options,
+                     attns_cache_key *key);
 
 #endif

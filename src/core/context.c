@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Creation and destruction of a context, the settings it reads from the environment, and its two libraries. */
+#include "core/context.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/strbuf.h"
+#include "jit/kernel_store.h"
+
+/* The field if given, else the variable; either may be "" to mean "none, and look no further". secure_getenv hides the
+ * environment from a set-uid process. */
+static const char *setting(const char *field, const char *variable) {
+    return field ? field : secure_getenv(variable);
+}
+
+/* A copy in *out; NULL for NULL and "". */
+static bool copy_setting(char **out, const char *field, const char *variable) {
+    const char *value = setting(field, variable);
+    *out = NULL;
+    if (!value || !value[0])
+        return true;
+    *out = strdup(value);
+    return *out != NULL;
+}
+
+/* An absolute path other than "/", which is what containers with an unknown user give as HOME. */
+static bool is_usable_home(const char *home) {
+    return home && home[0] == '/' && home[strspn(home, "/")] != '\0';
+}
+
+/* $XDG_CACHE_HOME/attn-scores or $HOME/.cache/attn-scores in *out, NULL if neither variable is usable. */
+static bool default_cache_dir(const attns_logger *logger, char **out) {
+    attns_strbuf path = {0};
+    const char *xdg = secure_getenv("XDG_CACHE_HOME");
+    const char *home = secure_getenv("HOME");
+    *out = NULL;
+    if (xdg && xdg[0] == '/') { /* the XDG specification has relative paths ignored */
+        attns_strbuf_printf(&path, "%s/attn-scores", xdg);
+    } else if (is_usable_home(home)) {
+        attns_strbuf_printf(&path, "%s/.cache/attn-scores", home);
+    } else {
+        attns_log(
+            logger, ATTNS_LOG_INFO,
+            "no cache directory: XDG_CACHE_HOME is unset or relative and HOME is %s%s%s; compiled kernels stay in "
+            "memory (set ATTNS_CACHE_DIR to keep them)",
+            home ? "'" : "", home ? home : "unset", home ? "'" : "");
+        return true;
+    }
+    *out = attns_strbuf_take(&path);
+    return *out != NULL;
+}
+
+static void cache_log(void *user, int level, const char *message) {
+    attns_log(user, (attns_log_level)level, "%s", message);
+}
+
+static bool open_cache(attns_context *ctx, const attns_context_params *params) {
+    char *dir = NULL, *readonly_dirs = NULL;
+    bool copied = setting(params->cache_dir, "ATTNS_CACHE_DIR")
+                      ? copy_setting(&dir, params->cache_dir, "ATTNS_CACHE_DIR")
+                      : default_cache_dir(&ctx->logger, &dir);
+    copied = copied && copy_setting(&readonly_dirs, params->cache_readonly_dirs, "ATTNS_CACHE_READONLY_DIRS");
+    if (copied) {
+        attns_cache_params cache_params = {
+            .dir = dir,
+            .readonly_dirs = readonly_dirs,
+            .max_bytes = params->cache_max_bytes,
+            .log = cache_log,
+            .log_user = &ctx->logger,
+        };
+        ctx->cache = attns_cache_open(&cache_params);
+    }
+    free(dir);
+    free(readonly_dirs);
+    return ctx->cache != NULL;
+}
+
+attns_status attns_context_create(attns_context **out, const attns_context_params *params) {
+    static const attns_context_params defaults = {0};
+    if (!out)
+        return attns_fail(ATTNS_ERROR_INVALID_ARGUMENT, "ctx: NULL, a pointer to receive the context is needed");
+    *out = NULL;
+    if (!params)
+        params = &defaults;
+    if (params->log_level < ATTNS_LOG_NONE || params->log_level > ATTNS_LOG_DEBUG)
+        return attns_fail(ATTNS_ERROR_INVALID_ARGUMENT, "log_level: %d, accepted: 0 (none) to 4 (debug)",
+                          (int)params->log_level);
+
+    attns_context *ctx = calloc(1, sizeof *ctx);
+    if (!ctx)
+        return attns_fail(ATTNS_ERROR_OUT_OF_MEMORY, "out of memory while creating a context");
+    ctx->logger.fn = params->log;
+    ctx->logger.user = params->log_user;
+    ctx->logger.level = params->log_level;
+    if (!params->log && params->log_level == ATTNS_LOG_NONE)
+        ctx->logger.level = ATTNS_LOG_WARNING;
+    ctx->allow_compile_in_capture = params->allow_compile_in_capture;
+    pthread_mutex_init(&ctx->mutex, NULL);
+    pthread_cond_init(&ctx->module_settled, NULL);
+
+    if (!copy_setting(&ctx->libcuda_path, params->libcuda_path, "ATTNS_LIBCUDA") ||
+        !copy_setting(&ctx->libnvrtc_path, params->libnvrtc_path, "ATTNS_LIBNVRTC") ||
+        !copy_setting(&ctx->template_dir, params->template_dir, "ATTNS_TEMPLATE_DIR") ||
+        !copy_setting(&ctx->dump_dir, params->dump_dir, "ATTNS_DUMP_DIR") || !open_cache(ctx, params)) {
+        attns_context_destroy(ctx);
+        return attns_fail(ATTNS_ERROR_OUT_OF_MEMORY, "out of memory while creating a context");
+    }
+    *out = ctx;
+    return ATTNS_OK;
+}
+
+void attns_context_destroy(attns_context *ctx) {
+    if (!ctx)
+        return;
+    attns_kernel_store_clear(ctx);
+    attns_image_clear(ctx);
+    attns_nvrtc_set_close(ctx->nvrtc);
+    attns_driver_close(&ctx->driver_storage);
+    attns_cache_close(ctx->cache);
+    pthread_cond_destroy(&ctx->module_settled);
+    pthread_mutex_destroy(&ctx->mutex);
+    free(ctx->libcuda_path);
+    free(ctx->libnvrtc_path);
+    free(ctx->template_dir);
+    free(ctx->dump_dir);
+    free(ctx->info_driver_error);
+    free(ctx->info_nvrtc_error);
+    free(ctx);
+}
+
+/* Answers a kept failure again. */
+static attns_status repeat_failure(attns_status status, const char *message) {
+    return attns_fail(status, "%s", message ? message : "out of memory");
+}
+
+attns_status attns_context_driver(attns_context *ctx, const attns_driver **driver) {
+    *driver = atomic_load_explicit(&ctx->driver, memory_order_acquire);
+    if (*driver)
+        return ATTNS_OK;
+
+    pthread_mutex_lock(&ctx->mutex);
+    if (!atomic_load_explicit(&ctx->driver, memory_order_relaxed) && ctx->driver_status == ATTNS_OK) {
+        ctx->driver_status = attns_driver_open(&ctx->driver_storage, ctx->libcuda_path);
+        if (ctx->driver_status == ATTNS_OK) {
+            attns_log(&ctx->logger, ATTNS_LOG_DEBUG, "driver %s, CUDA %d.%d", ctx->driver_storage.path,
+                      ctx->driver_storage.version / 1000, ctx->driver_storage.version % 1000 / 10);
+            atomic_store_explicit(&ctx->driver, &ctx->driver_storage, memory_order_release);
+        } else {
+            ctx->info_driver_error = strdup(attns_last_error());
+        }
+    }
+    attns_status status = ctx->driver_status;
+    if (status == ATTNS_OK)
+        *driver = &ctx->driver_storage;
+    else
+        repeat_failure(status, ctx->info_driver_error);
+    pthread_mutex_unlock(&ctx->mutex);
+    return status;
+}
+
+attns_status attns_context_nvrtc(attns_context *ctx, attns_nvrtc_set **set) {
+    pthread_mutex_lock(&ctx->mutex);
+    if (!ctx->nvrtc && ctx->nvrtc_status == ATTNS_OK) {
+        ctx->nvrtc_status = attns_nvrtc_set_open(&ctx->nvrtc, ctx->libnvrtc_path, &ctx->logger);
+        if (ctx->nvrtc_status != ATTNS_OK)
+            ctx->info_nvrtc_error = strdup(attns_last_error());
+    }
+    attns_status status = ctx->nvrtc_status;
+    *set = ctx->nvrtc;
+    if (status != ATTNS_OK)
+        repeat_failure(status, ctx->info_nvrtc_error);
+    pthread_mutex_unlock(&ctx->mutex);
+    return status;
+}
+
+void attns_get_counters(const attns_context *ctx, attns_counters *counters) {
+    if (!ctx || !counters)
+        return;
+    counters->compiles = atomic_load_explicit(&ctx->compiles, memory_order_relaxed);
+    counters->disk_hits = atomic_load_explicit(&ctx->disk_hits, memory_order_relaxed);
+    counters->memory_hits = atomic_load_explicit(&ctx->memory_hits, memory_order_relaxed);
+    counters->module_loads = atomic_load_explicit(&ctx->module_loads, memory_order_relaxed);
+}

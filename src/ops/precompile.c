@@ -1,0 +1,359 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * precompile_paged_mqa_logits: the product of all lists, checked as a whole, then compiled by a few threads. */
+#include <pthread.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "core/context.h"
+#include "jit/kernel_store.h"
+#include "plan/plan.h"
+
+#define MAX_THREADS 256
+#define MAX_KERNELS 100000 /* per target; more is a mistake in the lists */
+
+/* ---- The kernels to build ---- */
+
+typedef struct job {
+    attns_plan plan;
+    uint32_t build; /* NVRTC version that would compile it; 0: no NVRTC, whatever is cached will do */
+} job;
+
+typedef struct job_list {
+    job *jobs;
+    size_t count, capacity;
+} job_list;
+
+typedef struct target_list {
+    attns_target *targets;
+    uint32_t *builds;
+    size_t count;
+} target_list;
+
+static void free_targets(target_list *list) {
+    free(list->targets);
+    free(list->builds);
+}
+
+static attns_status add_job(job_list *list, const attns_problem *problem, const attns_target *target, uint32_t build) {
+    if (list->count == list->capacity) {
+        size_t capacity = list->capacity ? 2 * list->capacity : 64;
+        job *grown = realloc(list->jobs, capacity * sizeof *grown);
+        if (!grown)
+            return attns_fail(ATTNS_ERROR_OUT_OF_MEMORY, "out of memory for a list of %zu kernels", capacity);
+        list->jobs = grown;
+        list->capacity = capacity;
+    }
+    attns_status status = attns_plan_make(problem, target, &list->jobs[list->count].plan);
+    if (status == ATTNS_OK)
+        list->jobs[list->count++].build = build;
+    return status;
+}
+
+static attns_dtype or_f32(attns_dtype dtype) {
+    return dtype == ATTNS_DTYPE_DEFAULT ? ATTNS_DTYPE_F32 : dtype;
+}
+
+/* The lists with their defaults filled in. */
+typedef struct value_lists {
+    const attns_variant *variants;
+    const int *num_heads, *head_dims, *block_sizes, *next_ns;
+    const attns_dtype *out_dtypes, *acc_dtypes, *epi_dtypes;
+    size_t num_variants, num_num_heads, num_head_dims, num_block_sizes, num_next_ns;
+    size_t num_out_dtypes, num_acc_dtypes, num_epi_dtypes;
+} value_lists;
+
+/* A NULL list is its default, a list without values is a mistake. */
+#define READ_LIST(name, count, default_values)                                                                         \
+    do {                                                                                                               \
+        if (!params->name && params->count)                                                                            \
+            return attns_fail(ATTNS_ERROR_INVALID_ARGUMENT, #name ": NULL, but " #count " is %zu", params->count);     \
+        if (params->name && !params->count)                                                                            \
+            return attns_fail(ATTNS_ERROR_INVALID_ARGUMENT, #name ": empty, accepted: NULL or at least one value");    \
+        lists->name = params->name ? params->name : (default_values);                                                  \
+        lists->count = params->name ? params->count : sizeof(default_values) / sizeof((default_values)[0]);            \
+    } while (0)
+
+static attns_status read_lists(const attns_precompile_params *params, value_lists *lists) {
+    static const attns_variant variants[] = {ATTNS_VARIANT_FP8};
+    static const int num_heads[] = {64}, head_dims[] = {128}, block_sizes[] = {64}, next_ns[] = {1, 2, 3, 4};
+    static const attns_dtype dtypes[] = {ATTNS_DTYPE_F32};
+    READ_LIST(variants, num_variants, variants);
+    READ_LIST(num_heads, num_num_heads, num_heads);
+    READ_LIST(head_dims, num_head_dims, head_dims);
+    READ_LIST(block_sizes, num_block_sizes, block_sizes);
+    READ_LIST(next_ns, num_next_ns, next_ns);
+    READ_LIST(out_dtypes, num_out_dtypes, dtypes);
+    READ_LIST(acc_dtypes, num_acc_dtypes, dtypes);
+    READ_LIST(epi_dtypes, num_epi_dtypes, dtypes);
+    for (size_t i = 0; i < lists->num_variants; i++)
+        if (lists->variants[i] != ATTNS_VARIANT_FP8)
+            return attns_fail(ATTNS_ERROR_UNSUPPORTED, "variants: %d, accepted: %d (fp8)", (int)lists->variants[i],
+                              (int)ATTNS_VARIANT_FP8);
+
+    size_t product = 1;
+    const size_t counts[] = {lists->num_variants, lists->num_num_heads,  lists->num_head_dims,  lists->num_block_sizes,
+                             lists->num_next_ns,  lists->num_out_dtypes, lists->num_acc_dtypes, lists->num_epi_dtypes};
+    for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++) {
+        if (counts[i] > MAX_KERNELS / product)
+            return attns_fail(ATTNS_ERROR_INVALID_ARGUMENT, "the product of the lists is more than %d kernels",
+                              MAX_KERNELS);
+        product *= counts[i];
+    }
+    return ATTNS_OK;
+}
+
+static bool is_repeated(const int *values, size_t index) {
+    for (size_t i = 0; i < index; i++)
+        if (values[i] == values[index])
+            return true;
+    return false;
+}
+
+static bool is_repeated_dtype(const attns_dtype *values, size_t index) {
+    for (size_t i = 0; i < index; i++)
+        if (or_f32(values[i]) == or_f32(values[index]))
+            return true;
+    return false;
+}
+
+/* Every combination for one target, each once although a list may repeat a value. */
+static attns_status add_product(job_list *jobs, const value_lists *lists, const attns_target *target, uint32_t build) {
+    const size_t counts[] = {lists->num_num_heads,  lists->num_head_dims,  lists->num_block_sizes, lists->num_next_ns,
+                             lists->num_out_dtypes, lists->num_acc_dtypes, lists->num_epi_dtypes};
+    enum { NUM_LISTS = sizeof counts / sizeof counts[0] };
+    size_t index[NUM_LISTS] = {0};
+    attns_status status = ATTNS_OK;
+    for (size_t digit = 0; digit < NUM_LISTS && status == ATTNS_OK;) {
+        attns_problem problem = {
+            .kind = ATTNS_KERNEL_FP8_LOGITS,
+            .num_heads = lists->num_heads[index[0]],
+            .head_dim = lists->head_dims[index[1]],
+            .block_size = lists->block_sizes[index[2]],
+            .next_n = lists->next_ns[index[3]],
+            .out_dtype = (int32_t)or_f32(lists->out_dtypes[index[4]]),
+            .acc_dtype = (int32_t)or_f32(lists->acc_dtypes[index[5]]),
+            .epi_dtype = (int32_t)or_f32(lists->epi_dtypes[index[6]]),
+        };
+        if (!is_repeated(lists->num_heads, index[0]) && !is_repeated(lists->head_dims, index[1]) &&
+            !is_repeated(lists->block_sizes, index[2]) && !is_repeated(lists->next_ns, index[3]) &&
+            !is_repeated_dtype(lists->out_dtypes, index[4]) && !is_repeated_dtype(lists->acc_dtypes, index[5]) &&
+            !is_repeated_dtype(lists->epi_dtypes, index[6]))
+            status = add_job(jobs, &problem, target, build);
+        /* Count up like an odometer, the first list fastest; it has run over when no digit is left. */
+        for (digit = 0; digit < NUM_LISTS && ++index[digit] == counts[digit]; digit++)
+            index[digit] = 0;
+    }
+    if (status == ATTNS_OK) {
+        const attns_problem schedule = {.kind = ATTNS_KERNEL_SCHEDULE};
+        status = add_job(jobs, &schedule, target, build);
+    }
+    return status;
+}
+
+/* ---- Targets ---- */
+
+static attns_status reserve_targets(target_list *list, size_t capacity) {
+    list->targets = calloc(capacity, sizeof *list->targets);
+    list->builds = calloc(capacity, sizeof *list->builds);
+    if (!list->targets || !list->builds)
+        return attns_fail(ATTNS_ERROR_OUT_OF_MEMORY, "out of memory for a list of %zu targets", capacity);
+    return ATTNS_OK;
+}
+
+static bool has_target(const target_list *list, const char *arch) {
+    for (size_t i = 0; i < list->count; i++)
+        if (strcmp(list->targets[i].arch, arch) == 0)
+            return true;
+    return false;
+}
+
+static attns_status targets_from_names(const attns_precompile_params *params, target_list *list) {
+    attns_status status = reserve_targets(list, params->num_archs);
+    for (size_t i = 0; i < params->num_archs && status == ATTNS_OK; i++) {
+        attns_target target;
+        if (!params->archs[i])
+            return attns_fail(ATTNS_ERROR_INVALID_ARGUMENT, "archs: entry %zu is NULL", i);
+        status = attns_target_from_arch(params->archs[i], &target);
+        if (status == ATTNS_OK && !has_target(list, target.arch))
+            list->targets[list->count++] = target;
+    }
+    return status;
+}
+
+/* Devices that the library has no kernels for are passed over, as long as one is left. */
+static attns_status targets_from_devices(attns_context *ctx, target_list *list) {
+    const char *advice = "archs: not given, and this machine's devices cannot be used as the default "
+                         "(name the targets, e.g. \"sm_90a\")";
+    attns_info info;
+    attns_status status = attns_get_info(ctx, &info);
+    if (status != ATTNS_OK)
+        return status;
+    if (info.libcuda_error)
+        return attns_fail(ATTNS_ERROR_INVALID_ARGUMENT, "%s: %s", advice, info.libcuda_error);
+    if (info.num_devices == 0)
+        return attns_fail(ATTNS_ERROR_INVALID_ARGUMENT, "%s: there is no CUDA device", advice);
+    status = reserve_targets(list, (size_t)info.num_devices);
+    attns_status last = ATTNS_OK;
+    for (int i = 0; i < info.num_devices && status == ATTNS_OK; i++) {
+        attns_device_info device;
+        attns_target target;
+        status = attns_get_device_info(ctx, i, &device);
+        if (status != ATTNS_OK)
+            break;
+        last = attns_target_from_compute_capability(device.compute_capability, &target);
+        if (last != ATTNS_OK)
+            attns_log(&ctx->logger, ATTNS_LOG_WARNING, "device %d, %s: %s", i, device.name, attns_last_error());
+        else if (!has_target(list, target.arch))
+            list->targets[list->count++] = target;
+    }
+    if (status == ATTNS_OK && list->count == 0)
+        status = attns_fail(last, "%s: %s", advice, attns_last_error());
+    return status;
+}
+
+/* The NVRTC version for each target. Without any NVRTC the cache may still hold everything, as in an image that was
+ * built elsewhere; what it lacks then fails with NVRTC's own message. */
+static attns_status find_builds(attns_context *ctx, target_list *list) {
+    attns_nvrtc_set *set = NULL;
+    attns_saved_error saved;
+    attns_error_save(&saved);
+    attns_status status = attns_context_nvrtc(ctx, &set);
+    if (status == ATTNS_ERROR_LIBRARY_NOT_FOUND) {
+        attns_log(&ctx->logger, ATTNS_LOG_INFO, "no NVRTC, cached kernels are taken whatever compiled them: %s",
+                  attns_last_error());
+        attns_error_restore(&saved);
+        return ATTNS_OK;
+    }
+    for (size_t i = 0; i < list->count && status == ATTNS_OK; i++) {
+        const attns_nvrtc *nvrtc = NULL;
+        status = attns_nvrtc_for_arch(set, list->targets[i].arch, &nvrtc);
+        if (status == ATTNS_OK)
+            list->builds[i] = (uint32_t)attns_nvrtc_version(nvrtc);
+    }
+    return status;
+}
+
+/* ---- The work ---- */
+
+typedef struct work_queue {
+    attns_context *ctx;
+    const attns_precompile_params *params;
+    const job_list *jobs;
+    pthread_mutex_t mutex; /* guards the rest */
+    size_t next, done;
+    size_t first_failed; /* index of the job; count while there is none */
+    attns_status status;
+    attns_saved_error error;
+} work_queue;
+
+static double now_seconds(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+static void run_job(work_queue *work, size_t index) {
+    const job *kernel = &work->jobs->jobs[index];
+    attns_image image;
+    double start = now_seconds();
+    attns_status status = attns_image_get(work->ctx, &kernel->plan, true, kernel->build, &image);
+    attns_precompile_result result = {
+        .kernel = kernel->plan.name,
+        .arch = kernel->plan.target.arch,
+        .status = status,
+        .source = status == ATTNS_OK ? image.source : ATTNS_FROM_COMPILER,
+        .seconds = now_seconds() - start,
+        .registers = status == ATTNS_OK ? image.registers : -1,
+        .spill_bytes = status == ATTNS_OK ? image.spill_bytes : -1,
+        .message = status == ATTNS_OK ? "" : attns_last_error(),
+    };
+    pthread_mutex_lock(&work->mutex);
+    if (status != ATTNS_OK && index < work->first_failed) {
+        work->first_failed = index;
+        work->status = status;
+        attns_error_save(&work->error);
+    }
+    work->done++;
+    if (work->params->progress)
+        work->params->progress(work->params->progress_user, work->done, work->jobs->count, &result);
+    pthread_mutex_unlock(&work->mutex);
+    if (status == ATTNS_OK)
+        attns_image_free(&image);
+}
+
+static void *worker(void *argument) {
+    work_queue *work = argument;
+    for (;;) {
+        pthread_mutex_lock(&work->mutex);
+        size_t index = work->next < work->jobs->count ? work->next++ : work->jobs->count;
+        pthread_mutex_unlock(&work->mutex);
+        if (index == work->jobs->count)
+            return NULL;
+        run_job(work, index);
+    }
+}
+
+/* CPUs this process may use. */
+static size_t online_cpus(void) {
+    cpu_set_t set;
+    if (sched_getaffinity(0, sizeof set, &set) == 0)
+        return (size_t)CPU_COUNT(&set);
+    long online = sysconf(_SC_NPROCESSORS_ONLN);
+    return online > 0 ? (size_t)online : 1;
+}
+
+static attns_status run_jobs(attns_context *ctx, const attns_precompile_params *params, const job_list *jobs) {
+    work_queue work = {.ctx = ctx, .params = params, .jobs = jobs, .first_failed = jobs->count};
+    size_t wanted = params->jobs ? (size_t)params->jobs : online_cpus();
+    if (wanted > jobs->count)
+        wanted = jobs->count;
+    if (wanted > MAX_THREADS)
+        wanted = MAX_THREADS;
+    pthread_mutex_init(&work.mutex, NULL);
+    pthread_t threads[MAX_THREADS];
+    size_t started = 0;
+    /* The calling thread is one of the workers, so that the work gets done even if no thread can be made. */
+    while (started + 1 < wanted && pthread_create(&threads[started], NULL, worker, &work) == 0)
+        started++;
+    worker(&work);
+    for (size_t i = 0; i < started; i++)
+        pthread_join(threads[i], NULL);
+    pthread_mutex_destroy(&work.mutex);
+    if (work.status != ATTNS_OK)
+        attns_error_restore(&work.error);
+    return work.status;
+}
+
+attns_status attns_precompile_paged_mqa_logits(attns_context *ctx, const attns_precompile_params *params) {
+    static const attns_precompile_params defaults = {0};
+    if (!ctx)
+        return attns_fail(ATTNS_ERROR_INVALID_ARGUMENT, "ctx: NULL, a context is needed");
+    if (!params)
+        params = &defaults;
+    if (params->jobs < 0)
+        return attns_fail(ATTNS_ERROR_INVALID_ARGUMENT, "jobs: %d, accepted: 0 (one per CPU) or more", params->jobs);
+    if (!params->archs != !params->num_archs)
+        return attns_fail(ATTNS_ERROR_INVALID_ARGUMENT, "archs: %s, but num_archs is %zu",
+                          params->archs ? "a list" : "NULL", params->num_archs);
+    value_lists lists;
+    attns_status status = read_lists(params, &lists);
+    if (status != ATTNS_OK)
+        return status;
+
+    target_list targets = {0};
+    job_list jobs = {0};
+    status = params->archs ? targets_from_names(params, &targets) : targets_from_devices(ctx, &targets);
+    if (status == ATTNS_OK)
+        status = find_builds(ctx, &targets);
+    for (size_t i = 0; i < targets.count && status == ATTNS_OK; i++)
+        status = add_product(&jobs, &lists, &targets.targets[i], targets.builds[i]);
+    if (status == ATTNS_OK)
+        status = run_jobs(ctx, params, &jobs);
+    free(jobs.jobs);
+    free_targets(&targets);
+    return status;
+}
