@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: MIT */
+#include "common/recompute.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* E4M3: 1 sign bit, 4 exponent bits with bias 7, 3 mantissa bits; 0x7f and 0xff are NaN, no infinities. */
+static long double e4m3_value(unsigned code) {
+    long double sign = code >= 128 ? -1 : 1;
+    unsigned exponent = (code % 128) / 8, mantissa = code % 8;
+    if (exponent == 15 && mantissa == 7)
+        return (long double)NAN;
+    if (exponent == 0)
+        return sign * (long double)mantissa / 512;
+    return sign * (8 + (long double)mantissa) * powl(2, (long double)exponent - 10);
+}
+
+/* Whether slot t of request b sees position p. */
+static bool sees(const struct fp8_data *d, int64_t b, int64_t t, int64_t p) {
+    int64_t covered = d->table_width * d->c.block_size;
+    if (p >= d->max_seq_len || p >= covered)
+        return false;
+    if (d->c.per_slot_lens)
+        return p < d->lens[b * d->lens_request_stride + t * d->lens_stride];
+    int64_t len = d->lens[b * d->lens_stride];
+    int64_t most = d->max_seq_len < covered ? d->max_seq_len : covered;
+    if (len > most)
+        len = most;
+    return p <= len - d->c.next_n + t;
+}
+
+static long double logit(const struct fp8_data *d, int64_t b, int64_t t, int64_t p, long double *abs_sum) {
+    const struct fp8_case *c = &d->c;
+    int64_t id = d->tables[b * d->table_stride + p / c->block_size], slot = p % c->block_size;
+    const uint8_t *q = d->q + b * d->q_request_stride + t * d->q_slot_stride;
+    const float *w = d->weights + (b * c->next_n + t) * d->weights_stride;
+    bool exists = 0 <= id && id < d->num_blocks;
+    const uint8_t *block = d->kv + (exists ? id : 0) * d->kv_stride;
+    float stored = 0;
+    if (exists)
+        memcpy(&stored, block + c->block_size * c->head_dim + 4 * slot, 4);
+    long double scale = (long double)stored, sum = 0;
+    *abs_sum = 0;
+    for (int h = 0; h < c->heads; h++) {
+        long double dot = 0, magnitude = 0;
+        for (int i = 0; i < c->head_dim; i++) {
+            long double x = exists ? e4m3_value(q[h * c->head_dim + i]) * e4m3_value(block[slot * c->head_dim + i]) : 0;
+            dot += x;
+            magnitude += fabsl(x);
+        }
+        sum += (long double)w[h] * (dot > 0 ? dot : 0);
+        *abs_sum += fabsl((long double)w[h]) * magnitude;
+    }
+    *abs_sum *= fabsl(scale);
+    return scale * sum;
+}
+
+static void judge(const struct fp8_data *d, const double *out, const double *abs_sums, double poison,
+                  struct recompute_report *r) {
+    const struct fp8_case *c = &d->c;
+    for (int64_t row = 0; row < (int64_t)c->batch * c->next_n; row++) {
+        for (int64_t p = 0; p < d->out_width; p++) {
+            double got = out[row * d->out_width + p], got_abs = abs_sums[row * d->out_width + p];
+            int64_t b = row / c->next_n, t = row % c->next_n;
+            bool ok;
+            if (sees(d, b, t, p)) {
+                long double abs_sum, expected = logit(d, b, t, p, &abs_sum);
+                /* Sums of H terms in double, each rounded once, and a product. */
+                long double room = (c->heads + 8) * 0x1p-53L * abs_sum;
+                ok = fabsl((long double)got - expected) <= room &&
+                     fabsl((long double)got_abs - abs_sum) <= (c->head_dim + c->heads + 8) * 0x1p-53L * abs_sum;
+                if (abs_sum > 0)
+                    r->worst = fmax(r->worst, (double)(fabsl((long double)got - expected) / abs_sum));
+                r->compared++;
+            } else if (c->clean && p < d->max_seq_len) {
+                ok = isinf(got) && got < 0;
+                r->compared++;
+            } else {
+                if (memcmp(&got, &poison, sizeof got) == 0)
+                    r->untouched++;
+                else
+                    r->stray++;
+                continue;
+            }
+            if (!ok && r->wrong++ == 0)
+                snprintf(r->first, sizeof r->first, "b=%lld t=%lld p=%lld: reference %.17g, abs_sum %.17g",
+                         (long long)b, (long long)t, (long long)p, got, got_abs);
+        }
+    }
+}
+
+bool fp8_recompute_check(const struct fp8_data *d, struct recompute_report *r) {
+    memset(r, 0, sizeof *r);
+    int64_t rows = (int64_t)d->c.batch * d->c.next_n;
+    size_t count = (size_t)(rows * d->out_width);
+    double *out = malloc(count * sizeof *out), *abs_sums = malloc(count * sizeof *abs_sums);
+    const double poison = 1.2345678901234567e-200;
+    struct fp8_tensors t;
+    attns_fp8_paged_mqa_logits_params params;
+    if (out && abs_sums) {
+        for (size_t i = 0; i < count; i++)
+            out[i] = abs_sums[i] = poison;
+        struct fp8_addresses at = {
+            .q = d->q, .kv = d->kv, .weights = d->weights, .tables = d->tables, .lens = d->lens, .out = out};
+        fp8_tensors_make(&t, &params, d, (DLDevice){kDLCPU, 0}, &at);
+        t.out.dtype.code = kDLFloat;
+        t.out.dtype.bits = 64;
+        t.out_strides[0] = d->out_width;
+        DLTensor abs_tensor = t.out;
+        abs_tensor.data = abs_sums;
+        attns_status status = attns_reference_fp8_paged_mqa_logits(&params, &abs_tensor);
+        if (status == ATTNS_OK)
+            judge(d, out, abs_sums, poison, r);
+        else
+            snprintf(r->first, sizeof r->first, "%s: %s", attns_status_string(status), attns_last_error());
+        r->ok = status == ATTNS_OK && r->wrong == 0 && r->stray == 0;
+    }
+    free(out);
+    free(abs_sums);
+    return r->ok;
+}
