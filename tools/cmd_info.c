@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * attn-scores info: what the library finds on this machine. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "cli.h"
+#include "report.h"
+
+struct options {
+    attns_context_params context;
+    bool json;
+};
+
+static error_t parse(int key, char *arg, struct argp_state *state) {
+    struct options *options = state->input;
+    (void)arg;
+    switch (key) {
+    case ARGP_KEY_INIT:
+        state->child_inputs[0] = &options->context;
+        return 0;
+    case 'J':
+        options->json = true;
+        if (!report_available()) {
+            argp_error(state, "--json: this build has no JSON output (jansson was not found when it was built)");
+        }
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+/* 13020 -> "13.2" */
+static const char *cuda_version(int version, char *buffer, size_t size) {
+    snprintf(buffer, size, "%d.%d", version / 1000, version % 1000 / 10);
+    return buffer;
+}
+
+static void print_text(const attns_info *info, const attns_device_info *devices) {
+    char a[32], b[32];
+    printf("attn-scores   %s\n", attns_version());
+    if (info->libcuda != NULL) {
+        printf("driver        %s, CUDA %s\n", info->libcuda, cuda_version(info->driver_version, a, sizeof(a)));
+    } else {
+        printf("driver        none: %s\n", info->libcuda_error);
+    }
+    for (int i = 0; i < info->num_devices; i++) {
+        const attns_device_info *device = &devices[i];
+        printf("device %-6d %s, compute capability %d.%d, ", i, device->name, device->compute_capability / 10,
+               device->compute_capability % 10);
+        printf("%s%s, %d SMs, L2 %s, memory %s\n", device->arch[0] == '\0' ? "not supported" : "kernels for ",
+               device->arch, device->num_sms, cli_bytes((uint64_t)device->l2_bytes, a, sizeof(a)),
+               cli_bytes(device->memory_bytes, b, sizeof(b)));
+    }
+    if (info->libnvrtc != NULL) {
+        printf("compiler      %s, NVRTC %s\n", info->libnvrtc, cuda_version(info->nvrtc_version, a, sizeof(a)));
+        printf("targets       %s\n", info->nvrtc_archs == NULL ? "unknown" : info->nvrtc_archs);
+    } else {
+        printf("compiler      none: %s\n", info->libnvrtc_error);
+    }
+    if (info->cache_dir != NULL) {
+        printf("cache         %s: %" PRIu64 " kernels, %s of at most %s\n", info->cache_dir, info->cache_entries,
+               cli_bytes(info->cache_bytes, a, sizeof(a)), cli_bytes(info->cache_max_bytes, b, sizeof(b)));
+    } else {
+        printf("cache         none that can be written; kernels live in memory only\n");
+    }
+    if (info->cache_readonly_dirs[0] != '\0') {
+        printf("read-only     %s\n", info->cache_readonly_dirs);
+    }
+}
+
+static void print_json(const attns_info *info, const attns_device_info *devices) {
+    report_object(NULL);
+    report_text("version", attns_version());
+    report_text("libcuda", info->libcuda);
+    report_text("libcuda_error", info->libcuda_error);
+    report_int("driver_version", info->driver_version);
+    report_text("libnvrtc", info->libnvrtc);
+    report_text("libnvrtc_error", info->libnvrtc_error);
+    report_int("nvrtc_version", info->nvrtc_version);
+    report_text("nvrtc_archs", info->nvrtc_archs);
+    report_text("cache_dir", info->cache_dir);
+    report_text("cache_readonly_dirs", info->cache_readonly_dirs);
+    report_int("cache_bytes", (int64_t)info->cache_bytes);
+    report_int("cache_entries", (int64_t)info->cache_entries);
+    report_int("cache_max_bytes", (int64_t)info->cache_max_bytes);
+    report_array("devices");
+    for (int i = 0; i < info->num_devices; i++) {
+        report_object(NULL);
+        report_text("name", devices[i].name);
+        report_text("arch", devices[i].arch[0] == '\0' ? NULL : devices[i].arch);
+        report_int("compute_capability", devices[i].compute_capability);
+        report_int("num_sms", devices[i].num_sms);
+        report_int("l2_bytes", devices[i].l2_bytes);
+        report_int("shared_bytes_per_sm", devices[i].shared_bytes_per_sm);
+        report_int("memory_bytes", (int64_t)devices[i].memory_bytes);
+        report_close();
+    }
+    report_close();
+    report_close();
+}
+
+int cmd_info(int argc, char **argv) {
+    static const struct argp_option option_list[] = {
+        {"json", 'J', NULL, 0, "One JSON object", 0},
+        {0},
+    };
+    static const struct argp_child children[] = {{&cli_context_argp, 0, "Library settings:", 10}, {0}};
+    static const struct argp argp = {
+        .options = option_list,
+        .parser = parse,
+        .doc = "Shows the driver, the devices, the compiler with the targets it knows, and the kernel caches.",
+        .children = children,
+    };
+    struct options options = {0};
+    argp_parse(&argp, argc, argv, 0, NULL, &options);
+
+    attns_context *ctx = cli_context_create(&options.context);
+    if (ctx == NULL) {
+        return CLI_FAILED;
+    }
+    int exit_code = CLI_OK;
+    attns_device_info *devices = NULL;
+    attns_info info;
+    attns_status status = attns_get_info(ctx, &info);
+    if (status == ATTNS_OK && info.num_devices > 0) {
+        devices = calloc((size_t)info.num_devices, sizeof(devices[0]));
+        if (devices == NULL) {
+            attns_context_destroy(ctx);
+            return cli_error("info", "out of memory");
+        }
+    }
+    for (int i = 0; status == ATTNS_OK && i < info.num_devices; i++) {
+        status = attns_get_device_info(ctx, i, &devices[i]);
+    }
+    if (status != ATTNS_OK) {
+        exit_code = cli_fail("info", status);
+    } else if (options.json) {
+        print_json(&info, devices);
+    } else {
+        print_text(&info, devices);
+    }
+    free(devices);
+    attns_context_destroy(ctx);
+    return exit_code;
+}
