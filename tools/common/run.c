@@ -177,17 +177,19 @@ static attns_status precompile_one(attns_context *ctx, const struct fp8_case *c)
 static void *precompile_thread(void *argument) {
     struct precompiler *k = argument;
     attns_context *ctx = NULL;
-    bool ok = told(attns_context_create(&ctx, k->params), "attns_context_create") == ATTNS_OK;
-    while (ok) {
+    bool created = told(attns_context_create(&ctx, k->params), "attns_context_create") == ATTNS_OK;
+    bool ok = created;
+    while (created) {
         pthread_mutex_lock(&k->mutex);
-        size_t i = k->failed ? k->num_cases : k->next++;
+        size_t i = k->next++;
         pthread_mutex_unlock(&k->mutex);
         if (i >= k->num_cases)
             break;
         bool seen = false;
         for (size_t j = 0; j < i && !seen; j++)
             seen = same_kernel(&k->cases[i], &k->cases[j]);
-        ok = seen || told(precompile_one(ctx, &k->cases[i]), "precompile") == ATTNS_OK;
+        if (!seen && told(precompile_one(ctx, &k->cases[i]), "precompile") != ATTNS_OK)
+            ok = false;
     }
     attns_context_destroy(ctx);
     if (!ok) {

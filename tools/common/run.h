@@ -49,7 +49,7 @@ bool fp8_run_data(const struct gpu *gpu, attns_context *ctx, CUstream stream, co
                   enum fp8_placement placement, const struct fp8_check_options *options, struct fp8_report *report);
 
 /* Compiles the kernels of several cases into the cache, on all processors; `params` are those of the context that will
- * use them. Cases that share a kernel cost one compile. false after printing the first failure. */
+ * use them. Cases that share a kernel cost one compile. All are tried; false after printing what failed. */
 bool fp8_precompile(const attns_context_params *params, const struct fp8_case *cases, size_t num_cases);
 
 #endif

@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What the GPU tests share: one device, one library context, one stream, one seed. The seed is $ATTNS_TEST_SEED or from
+ * the clock, and is printed. */
+#ifndef ATTNS_TESTS_KERNELS_SUPPORT_H_
+#define ATTNS_TESTS_KERNELS_SUPPORT_H_
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "common/case.h"
+#include "common/check.h"
+#include "common/gpu.h"
+#include "common/rng.h"
+#include "common/run.h"
+
+#define TEST_SKIPPED 77
+
+struct fixture {
+    struct gpu gpu;
+    attns_context *ctx;
+    CUstream stream;
+    uint64_t seed;
+};
+
+extern struct fixture fx;
+
+/* 0; TEST_SKIPPED (after saying why) without a GPU that the library supports; 1 if something is broken. */
+int fixture_open(void);
+void fixture_close(void);
+
+/* A seed for the next piece of data: differs from call to call, follows from fx.seed. */
+uint64_t next_seed(void);
+
+/* The seed to use: $ATTNS_TEST_SEED or the clock; printed. For tests without a GPU. */
+uint64_t choose_seed(void);
+
+/* Fails the running test unless the driver call succeeded. */
+#define must(call) assert_true(gpu_ok(&fx.gpu, (call), #call))
+
+/* Runs the case in the fixture's context and checks everything about it; fails the running test if it is not right. */
+void run_case(const struct fp8_case *c, enum fp8_placement placement);
+void run_case_with(const struct fp8_case *c, enum fp8_placement placement, const struct fp8_check_options *options);
+
+/* Compiles the kernels of the cases on all processors; fails the running test if one does not compile. */
+void compile_ahead(const struct fp8_case *cases, size_t num_cases);
+
+/* Data of a case with a fresh seed; fails the running test if memory is short. */
+void make_data(struct fp8_data *data, const struct fp8_case *c);
+/* Uploads, fails the running test if it cannot. */
+void upload_data(struct fp8_device *dev, const struct fp8_data *data, enum fp8_placement placement,
+                 const struct fp8_device *pool);
+/* Queues the call, waits, and returns the image (malloc). */
+uint8_t *call_and_download(const struct fp8_device *dev);
+/* Fails the running test, with a report, unless the image is right. */
+void check_image(const struct fp8_data *data, const uint8_t *image, const struct fp8_check_options *options);
+
+/* Free device memory in bytes. */
+size_t free_memory(void);
+
+/* A new private folder in /tmp; malloc'ed. remove_folder removes it with its contents. */
+char *make_folder(void);
+void remove_folder(const char *path);
+
+/* A context like the fixture's, with these settings changed where not NULL. */
+attns_context *make_context(const char *cache_dir, const char *libnvrtc_path, const char *template_dir);
+
+#endif
