@@ -215,7 +215,8 @@ static void off_by_a_fiftieth(const struct fp8_data *d, uint8_t *image, int64_t 
     put(d, image, row, column, fp8_image_value(d, image, row, column) + absolute_sum(d, row, column) / 50);
 }
 static void wrong_sign(const struct fp8_data *d, uint8_t *image, int64_t row, int64_t column) {
-    put(d, image, row, column, -fp8_image_value(d, image, row, column) - 1);
+    double value = fp8_image_value(d, image, row, column), more = absolute_sum(d, row, column) / 50;
+    put(d, image, row, column, value > 0 ? -value - more : -value + more);
 }
 static void unwritten(const struct fp8_data *d, uint8_t *image, int64_t row, int64_t column) {
     size_t at = fp8_image_at(d, row, column);
@@ -244,7 +245,11 @@ static void last_byte_of_the_band(const struct fp8_data *d, uint8_t *image, int6
     (void)row, (void)column;
     image[d->out_image_bytes - 1] ^= 0x40;
 }
+/* The largest of a row: its scale is the largest, its neighbours' are 2^7 and 2^10 times smaller. */
 static void neighbours_swapped(const struct fp8_data *d, uint8_t *image, int64_t row, int64_t column) {
+    for (int64_t p = 0; p < fp8_limit(d, row / d->c.next_n, row % d->c.next_n); p++)
+        if (fabs(fp8_image_value(d, image, row, p)) > fabs(fp8_image_value(d, image, row, column)))
+            column = p;
     int64_t other = column ? column - 1 : column + 1;
     double a = fp8_image_value(d, image, row, column), b = fp8_image_value(d, image, row, other);
     put(d, image, row, column, b);
