@@ -7,8 +7,7 @@
 #include <attn_scores/attn_scores.h>
 #include <cuda.h>
 
-/* X(member, "exported symbol", return type, parameters). The symbol is the versioned one that cuda.h's macro maps to.
- */
+/* X(member, "exported symbol", (parameters)). The symbol is the versioned one that cuda.h's macro maps to. */
 #define ATTNS_DRIVER_FUNCTIONS(X)                                                                                      \
     X(init, "cuInit", (unsigned))                                                                                      \
     X(driver_get_version, "cuDriverGetVersion", (int *))                                                               \
@@ -49,11 +48,12 @@ typedef struct attns_driver {
     int version;  /* cuDriverGetVersion */
 } attns_driver;
 
-/* Opens libcuda and fills the table; calls cuInit(0). `path` NULL means "libcuda.so.1". A toolkit's stub library is
- * recognised (its cuDriverGetVersion/cuInit answer CUDA_ERROR_STUB_LIBRARY, or it lies in a folder named stubs) and
- * refused. On failure: ATTNS_ERROR_LIBRARY_NOT_FOUND with a message that names everything that was looked for. */
+/* Opens libcuda and fills the table; calls cuInit(0). `path` NULL means "libcuda.so.1", then the folders where drivers
+ * usually lie. A toolkit's stub library is recognised (cuInit answers CUDA_ERROR_STUB_LIBRARY, or it lies in a folder
+ * named stubs) and passed over. ATTNS_ERROR_LIBRARY_NOT_FOUND: the message names all that was looked for and why each
+ * was refused. ATTNS_ERROR_CUDA: a driver is there, but cuInit failed (no device, for one). */
 attns_status attns_driver_open(attns_driver *driver, const char *path);
-void attns_driver_close(attns_driver *driver);
+void attns_driver_close(attns_driver *driver); /* frees the table; libcuda stays loaded */
 
 /* ATTNS_OK, or attns_fail(ATTNS_ERROR_CUDA, "cuLaunchKernelEx: CUDA_ERROR_X (text)"). */
 attns_status attns_driver_check(const attns_driver *driver, CUresult result, const char *call);

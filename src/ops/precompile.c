@@ -339,7 +339,7 @@ attns_status attns_precompile_paged_mqa_logits(attns_context *ctx, const attns_p
     if (!params->archs != !params->num_archs)
         return attns_fail(ATTNS_ERROR_INVALID_ARGUMENT, "archs: %s, but num_archs is %zu",
                           params->archs ? "a list" : "NULL", params->num_archs);
-    value_lists lists;
+    value_lists lists = {0};
     attns_status status = read_lists(params, &lists);
     if (status != ATTNS_OK)
         return status;
