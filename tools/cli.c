@@ -23,6 +23,10 @@ static void *checked(void *pointer) {
     return pointer;
 }
 
+void *cli_allocate(size_t bytes) {
+    return checked(malloc(bytes));
+}
+
 /* ---- Lists --------------------------------------------------------------------------------------------------- */
 
 static void append(const struct argp_state *state, const char *option, const char *text, cli_ints *list, int value) {
@@ -158,7 +162,7 @@ void cli_parse_strings(const struct argp_state *state, const char *option, const
     for (const char *c = text; *c != '\0'; c++) {
         count += *c == ',';
     }
-    list->values = checked(malloc(count * sizeof(list->values[0]) + strlen(text) + 1));
+    list->values = cli_allocate(count * sizeof(list->values[0]) + strlen(text) + 1);
     char *copy = (char *)(list->values + count);
     strcpy(copy, text);
     for (char *item = copy, *next; item != NULL; item = next) {
@@ -176,7 +180,7 @@ void cli_parse_strings(const struct argp_state *state, const char *option, const
 
 void cli_default_ints(cli_ints *list, const int *values, size_t count) {
     if (list->count == 0) {
-        list->values = checked(malloc(count * sizeof(values[0])));
+        list->values = cli_allocate(count * sizeof(values[0]));
         memcpy(list->values, values, count * sizeof(values[0]));
         list->count = count;
     }

@@ -76,6 +76,9 @@ void cli_progress_clear(void);
 /* "1.5 GiB" in buffer (at least 16 bytes). Returns buffer. */
 const char *cli_bytes(uint64_t bytes, char *buffer, size_t size);
 
+/* malloc that ends the program with CLI_FAILED and a message instead of returning NULL. */
+void *cli_allocate(size_t bytes);
+
 /* CLOCK_MONOTONIC in seconds. */
 double cli_now(void);
 

@@ -188,17 +188,9 @@ static void print_totals(const struct tally *tally, double seconds) {
            tally->compile_seconds, tally->from_disk, tally->from_memory, tally->failed, tally->spilled);
 }
 
-static void *allocate(size_t count, size_t size) {
-    void *memory = calloc(count + 1, size);
-    if (memory == NULL) {
-        fputs("attn-scores precompile: out of memory\n", stderr);
-        exit(CLI_FAILED);
-    }
-    return memory;
-}
-
+/* The API wants enums, and NULL for a list that was not given. */
 static attns_dtype *dtypes_of(const cli_ints *list) {
-    attns_dtype *dtypes = allocate(list->count, sizeof(dtypes[0]));
+    attns_dtype *dtypes = list->count == 0 ? NULL : cli_allocate(list->count * sizeof(dtypes[0]));
     for (size_t i = 0; i < list->count; i++) {
         dtypes[i] = (attns_dtype)list->values[i];
     }
@@ -206,7 +198,7 @@ static attns_dtype *dtypes_of(const cli_ints *list) {
 }
 
 static attns_variant *variants_of(const cli_ints *list) {
-    attns_variant *variants = allocate(list->count, sizeof(variants[0]));
+    attns_variant *variants = list->count == 0 ? NULL : cli_allocate(list->count * sizeof(variants[0]));
     for (size_t i = 0; i < list->count; i++) {
         variants[i] = (attns_variant)list->values[i];
     }

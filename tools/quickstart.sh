@@ -1,0 +1,36 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
+# Installs what is missing, builds the attn-scores command and runs the library's main job: compiling the kernels and
+# checking them; with a GPU also running and measuring them.
+set -euo pipefail
+
+cd "$(dirname "$0")/.."
+. tools/build/setup.sh
+
+# shellcheck disable=SC2046 # one package per word
+install_packages $(missing_packages)
+setup_build build -Dtools=enabled
+say "building"
+ninja -C build tools/attn-scores
+attn_scores=build/tools/attn-scores
+ensure_nvrtc "$attn_scores"
+export ATTNS_CACHE_DIR=$PWD/build/kernels
+
+say "what is here"
+"$attn_scores" info
+
+if "$attn_scores" info | grep -q '^device .* kernels for '; then
+    say "compiling the kernels for this GPU into $ATTNS_CACHE_DIR"
+    "$attn_scores" precompile --num-heads 64 --block-size 64 --next-n 1-4
+    say "checking the reference, then the kernels against it"
+    "$attn_scores" verify --reference
+    "$attn_scores" verify --quick
+    say "measuring"
+    "$attn_scores" bench --batch 1,16,64 --seq-len 4096,16384 --next-n 1,2
+else
+    say "no GPU here that the library has kernels for: compiling those for sm_90a into $ATTNS_CACHE_DIR"
+    "$attn_scores" precompile --arch sm_90a --num-heads 64 --block-size 64 --next-n 1-4
+    say "checking the reference"
+    "$attn_scores" verify --reference
+fi
+say "done"
