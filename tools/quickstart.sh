@@ -8,7 +8,7 @@ cd "$(dirname "$0")/.."
 . tools/build/setup.sh
 
 # shellcheck disable=SC2046 # one package per word
-install_packages $(missing_packages)
+install_packages $(missing_packages build)
 setup_build build -Dtools=enabled
 say "building"
 ninja -C build tools/attn-scores

@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: MIT
+# shellcheck shell=bash
 # Sourced by quickstart.sh and run-tests.sh, which run at the root of the source tree. Installs what is missing and
 # configures a build folder. Everything that is not a Debian package goes into a Python environment under build/.
 
@@ -21,7 +22,7 @@ has_library() {
     command -v pkg-config >/dev/null && pkg-config --exists "$1"
 }
 
-# Debian packages for what the build (and, with the argument "tests", the tests) lacks on this machine.
+# missing_packages build|tests: Debian packages for what this machine lacks.
 missing_packages() {
     command -v cc >/dev/null || echo gcc libc6-dev
     command -v meson >/dev/null || echo meson
@@ -31,7 +32,7 @@ missing_packages() {
     has_library libsodium || echo libsodium-dev
     has_library jansson || echo libjansson-dev
     has_header dlpack/dlpack.h || echo libdlpack-dev
-    if [ "${1:-}" = tests ]; then
+    if [ "$1" = tests ]; then
         command -v c++ >/dev/null || echo g++
         has_library cmocka || echo libcmocka-dev
     fi
