@@ -6,7 +6,7 @@
 
 #include "bench.h"
 
-#define BENCH_RIVAL_SOURCE "DeepGEMM 2.6.1, commit 54e2261, measured on an H200, schedule + logits kernels"
+#define BENCH_RIVAL_SOURCE "2.6.1, commit 54e2261, measured on an H200, schedule and logits kernels together"
 
 /* Microseconds of a call, or 0 if the shape was not measured or the device is not the one it was measured on. */
 double bench_rival_us(const char *device_name, const bench_shape *shape, const bench_settings *settings);

@@ -19,6 +19,8 @@ struct options {
     int device;
 };
 
+#define MAX_NEXT_N 8
+
 enum {
     KEY_BATCH = 0x300,
     KEY_SEQ_LEN,
@@ -87,7 +89,7 @@ static error_t parse(int key, char *arg, struct argp_state *state) {
         cli_parse_ints(state, "--seq-len", arg, 1, 1 << 30, &o->seq_lens);
         return 0;
     case KEY_NEXT_N:
-        cli_parse_ints(state, "--next-n", arg, 1, 8, &o->next_ns);
+        cli_parse_ints(state, "--next-n", arg, 1, MAX_NEXT_N, &o->next_ns);
         return 0;
     case KEY_NUM_HEADS:
         cli_parse_ints(state, "--num-heads", arg, 1, 128, &o->num_heads);
@@ -219,8 +221,20 @@ static double mean_of(const struct mean *mean) {
 struct summary {
     size_t measured, too_large, failed;
     double copy_gbps;
-    struct mean share, ratio;
+    /* Index 0: all shapes; n: those with next_n == n. */
+    struct mean share[MAX_NEXT_N + 1], ratio[MAX_NEXT_N + 1];
 };
+
+static void summary_add(struct summary *sum, const bench_shape *shape, const bench_result *result, double rival_us) {
+    sum->measured++;
+    const int groups[] = {0, shape->next_n};
+    for (int i = 0; i < 2; i++) {
+        mean_add(&sum->share[groups[i]], result->limit_us / result->us);
+        if (rival_us > 0) {
+            mean_add(&sum->ratio[groups[i]], rival_us / result->us);
+        }
+    }
+}
 
 static void print_header(const struct options *o, const bench *b, double copy_gbps) {
     printf("%s, %d SMs, L2 %d MiB, driver %d.%d; device-to-device copy %.0f GB/s (read + written)\n", b->device.name,
@@ -284,20 +298,42 @@ static void print_summary(const struct options *o, const bench *b, const struct 
         report_int("measured", (int64_t)sum->measured);
         report_int("too_large", (int64_t)sum->too_large);
         report_int("failed", (int64_t)sum->failed);
-        report_real("share_of_limit_mean", mean_of(&sum->share));
-        report_real("speedup_over_deepgemm_mean", mean_of(&sum->ratio));
+        report_real("share_of_limit_mean", mean_of(&sum->share[0]));
+        report_real("speedup_over_deepgemm_mean", mean_of(&sum->ratio[0]));
+        report_array("by_next_n");
+        for (int n = 1; n <= MAX_NEXT_N; n++) {
+            if (sum->share[n].count > 0) {
+                report_object(NULL);
+                report_int("next_n", n);
+                report_real("share_of_limit_mean", mean_of(&sum->share[n]));
+                report_real("speedup_over_deepgemm_mean", mean_of(&sum->ratio[n]));
+                report_close();
+            }
+        }
+        report_close();
         report_close();
         return;
     }
     printf("%zu shapes measured, %zu too large for this GPU's memory, %zu failed\n", sum->measured, sum->too_large,
            sum->failed);
-    if (sum->share.count > 0) {
-        printf("geometric mean share of the streaming limit: %.1f%% over %d shapes\n", 100 * mean_of(&sum->share),
-               sum->share.count);
+    for (int n = 1; n <= MAX_NEXT_N + 1; n++) { /* the groups, then all */
+        const struct mean *share = &sum->share[n % (MAX_NEXT_N + 1)], *ratio = &sum->ratio[n % (MAX_NEXT_N + 1)];
+        if (share->count == 0) {
+            continue;
+        }
+        char group[32] = "all shapes";
+        if (n <= MAX_NEXT_N) {
+            snprintf(group, sizeof(group), "next_n %d", n);
+        }
+        printf("geometric mean, %-10s: %.1f%% of the streaming limit over %d shapes", group, 100 * mean_of(share),
+               share->count);
+        if (ratio->count > 0) {
+            printf("; %.3fx as fast as DeepGEMM over %d", mean_of(ratio), ratio->count);
+        }
+        putchar('\n');
     }
-    if (sum->ratio.count > 0) {
-        printf("geometric mean against DeepGEMM: %.3fx as fast over %d shapes (%s)\n", mean_of(&sum->ratio),
-               sum->ratio.count, BENCH_RIVAL_SOURCE);
+    if (sum->ratio[0].count > 0) {
+        printf("DeepGEMM: %s\n", BENCH_RIVAL_SOURCE);
     }
 }
 
@@ -356,11 +392,7 @@ static int run_shapes(const struct options *o, bench *b) {
             continue;
         }
         double rival_us = bench_rival_us(b->device.name, &shape, &o->settings);
-        sum.measured++;
-        mean_add(&sum.share, result.limit_us / result.us);
-        if (rival_us > 0) {
-            mean_add(&sum.ratio, rival_us / result.us);
-        }
+        summary_add(&sum, &shape, &result, rival_us);
         (o->json ? report_row : print_row)(&shape, &result, rival_us);
     }
     cli_progress_clear();
