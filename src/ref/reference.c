@@ -115,12 +115,27 @@ static void load_keys(const reference *ref, int64_t request, int64_t first, int6
 
 /* ---- Computing ----------------------------------------------------------------------------------------------- */
 
-static void dot_products(const double *restrict q, const double (*restrict keys)[TILE_TOKENS], int head_dim,
-                         double *restrict dots) {
-    double sums[TILE_TOKENS] = {0};
-    for (int d = 0; d < head_dim; d++)
-        for (int i = 0; i < TILE_TOKENS; i++)
-            sums[i] += q[d] * keys[d][i];
+/* Two doubles, which is a register of every 64-bit target. Spelled out because gcc 12 leaves the sums of the plain loop
+ * in memory, at a third of the speed. */
+typedef double double2 __attribute__((vector_size(2 * sizeof(double))));
+
+static double2 load2(const double *address) {
+    double2 pair;
+    memcpy(&pair, address, sizeof pair);
+    return pair;
+}
+
+/* dots[i] = q . keys[:, i] for the 8 tokens of a tile. */
+static void dot_products(const double *q, const double (*keys)[TILE_TOKENS], int head_dim, double *dots) {
+    double2 a = {0, 0}, b = a, c = a, d = a;
+    for (int dim = 0; dim < head_dim; dim++) {
+        const double2 value = {q[dim], q[dim]};
+        a += value * load2(keys[dim]);
+        b += value * load2(keys[dim] + 2);
+        c += value * load2(keys[dim] + 4);
+        d += value * load2(keys[dim] + 6);
+    }
+    const double2 sums[TILE_TOKENS / 2] = {a, b, c, d};
     memcpy(dots, sums, sizeof sums);
 }
 
