@@ -657,6 +657,9 @@ static void test_empty_batch(void **state) {
     c.shapes[OUT][1] = 0;
     read_ok(&c, &args);
     assert_int_equal(args.batch, 0);
+    c.tensors[Q].data = c.q + 1;
+    read_ok(&c, &args);
+    assert_int_equal(args.batch, 0);
 
     c.shapes[Q][2] = 12;
     assert_int_equal(attns_fp8_args_read(&c.params, kDLCUDA, &args), UNSUPPORTED);
