@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The installed NVRTC: what it accepts, what its log looks like. Exit 77 where there is none. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "core/strbuf.h"
+#include "jit/nvrtc.h"
+#include "jit_testing.h"
+
+static attns_nvrtc_set *set;
+
+static const attns_nvrtc *nvrtc_for(const char *arch) {
+    const attns_nvrtc *nvrtc = NULL;
+    if (attns_nvrtc_for_arch(set, arch, &nvrtc) != ATTNS_OK)
+        fail_msg("%s", attns_last_error());
+    return nvrtc;
+}
+
+static void test_errors_name_the_template_line(void **state) {
+    jit_fixture *fixture = *state;
+    const attns_placeholder values[] = {{"TYPE", "float"}};
+    file_write(fixture->templates, "broken.cu",
+               "#include \"lib/good.cuh\"\n"
+               "#include \"lib/bad.cuh\"\n"
+               "extern \"C\" __global__ void kernel(@TYPE@ *out) {\n"
+               "    *out = good() + nonsense;\n"
+               "}\n");
+    file_write(fixture->templates, "lib/good.cuh", "#pragma once\n__device__ float good() { return 1; }\n");
+    file_write(fixture->templates, "lib/bad.cuh",
+               "#include \"lib/good.cuh\"\n\n__device__ float bad() { return @TYPE@(unheard_of); }\n");
+    char *source = NULL;
+    assert_int_equal(attns_template_fill(fixture->templates, "broken.cu", values, 1, &source), ATTNS_OK);
+    attns_compile_output output;
+    assert_int_equal(attns_nvrtc_compile(nvrtc_for("sm_90a"), "broken.cu", source, "sm_90a", NULL, 0, &output),
+                     ATTNS_ERROR_COMPILE);
+    assert_contains(attns_last_error(), "templates/lib/bad.cuh(3): error: identifier \"unheard_of\"");
+    assert_contains(attns_last_error(), "templates/broken.cu(4): error: identifier \"nonsense\"");
+    assert_lacks(attns_last_error(), "good.cuh");
+    free(source);
+}
+
+static void test_report_of_a_spilling_kernel(void **state) {
+    (void)state;
+    const char *source = "extern \"C\" __global__ void __launch_bounds__(1024) kernel(float *p, int n) {\n"
+                         "    float a[64];\n"
+                         "    for (int i = 0; i < 64; i++) a[i] = p[i] * n;\n"
+                         "    for (int j = 0; j < n; j++)\n"
+                         "        for (int i = 0; i < 64; i++) a[i] = a[i] * a[(i + 1) & 63] + p[j];\n"
+                         "    for (int i = 0; i < 64; i++) p[i + threadIdx.x] = a[i];\n"
+                         "    p[n] = a[n & 63];\n"
+                         "}\n";
+    const char *const options[] = {"-std=c++17", "--ptxas-options=-v"};
+    attns_compile_output output;
+    assert_int_equal(attns_nvrtc_compile(nvrtc_for("sm_90a"), "spill.cu", source, "sm_90a", options, 2, &output),
+                     ATTNS_OK);
+    assert_in_range(output.registers, 32, 64);
+    assert_true(output.spill_bytes >= 256); /* the array is indexed at run time, so it lies in local memory */
+    assert_memory_equal(output.image, "\177ELF", 4);
+    attns_compile_output_free(&output);
+}
+
+static void test_ptx_for_a_virtual_target(void **state) {
+    (void)state;
+    attns_compile_output output;
+    assert_int_equal(attns_nvrtc_compile(nvrtc_for("compute_90a"), "empty.cu",
+                                         "extern \"C\" __global__ void kernel() {}", "compute_90a", NULL, 0, &output),
+                     ATTNS_OK);
+    assert_contains(output.image, ".target sm_90a");
+    assert_int_equal(strlen(output.image) + 1, output.image_size);
+    attns_compile_output_free(&output);
+}
+
+/* NVRTC's output for the same source is the same, so two machines agree on what a key stands for. */
+static void test_same_source_same_cubin(void **state) {
+    (void)state;
+    attns_compile_output output[2];
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(attns_nvrtc_compile(nvrtc_for("sm_90a"), "same.cu",
+                                             "extern \"C\" __global__ void kernel(int *p) { *p += 1; }", "sm_90a", NULL,
+                                             0, &output[i]),
+                         ATTNS_OK);
+    assert_int_equal(output[0].image_size, output[1].image_size);
+    assert_memory_equal(output[0].image, output[1].image, output[0].image_size);
+    attns_compile_output_free(&output[0]);
+    attns_compile_output_free(&output[1]);
+}
+
+/* A copy of libnvrtc in a folder of its own: without its builtins the error names file and folder, with them it
+ * compiles although no search path leads there. Only where the loader cannot find other builtins by itself. */
+static void test_builtins_beside_the_library(void **state) {
+    jit_fixture *fixture = *state;
+    const char *path = attns_nvrtc_path(attns_nvrtc_newest(set));
+    int version = attns_nvrtc_version(attns_nvrtc_newest(set));
+    attns_strbuf copy = {0}, builtins = {0}, command = {0};
+    attns_strbuf_printf(&copy, "%s/libnvrtc.so.13", fixture->dir);
+    attns_strbuf_printf(&builtins, "libnvrtc-builtins.so.%d.%d", version / 1000, version % 1000 / 10);
+    char self[4096];
+    ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
+    assert_true(length > 0);
+    self[length] = '\0';
+    /* The loader of the child must not know the installed toolkit; its cache and our environment might. */
+    attns_strbuf_printf(&command,
+                        "env -u LD_LIBRARY_PATH /lib64/ld-linux-x86-64.so.2 --inhibit-cache --library-path "
+                        "/lib/x86_64-linux-gnu:/usr/lib/x86_64-linux-gnu:/lib64:/usr/lib64 '%s' --compile '%s' 2>&1",
+                        self, copy.text);
+    if (access("/lib64/ld-linux-x86-64.so.2", X_OK) != 0)
+        skip();
+    file_copy(path, copy.text);
+    for (int with_builtins = 0; with_builtins < 2; with_builtins++) {
+        if (with_builtins) {
+            attns_strbuf from = {0}, to = {0};
+            attns_strbuf_printf(&from, "%.*s/%s", (int)(strrchr(path, '/') - path), path, builtins.text);
+            attns_strbuf_printf(&to, "%s/%s", fixture->dir, builtins.text);
+            file_copy(from.text, to.text);
+            attns_strbuf_free(&from);
+            attns_strbuf_free(&to);
+        }
+        FILE *child = popen(command.text, "r");
+        assert_non_null(child);
+        char output[16384];
+        size_t size = fread(output, 1, sizeof output - 1, child);
+        output[size] = '\0';
+        int rc = pclose(child);
+        if (with_builtins) {
+            assert_contains(output, "compiled");
+            assert_int_equal(rc, 0);
+        } else {
+            assert_contains(output, "status 5");
+            assert_contains(output, builtins.text);
+            assert_contains(output, fixture->dir);
+        }
+    }
+    attns_strbuf_free(&copy);
+    attns_strbuf_free(&builtins);
+    attns_strbuf_free(&command);
+}
+
+/* In a child of the test above. */
+static int compile_with(const char *path) {
+    attns_logger logger = {.level = ATTNS_LOG_WARNING};
+    const attns_nvrtc *nvrtc = NULL;
+    attns_compile_output output;
+    attns_status status = attns_nvrtc_set_open(&set, path, &logger);
+    if (status == ATTNS_OK)
+        status = attns_nvrtc_for_arch(set, "sm_90a", &nvrtc);
+    if (status == ATTNS_OK)
+        status = attns_nvrtc_compile(nvrtc, "empty.cu", "extern \"C\" __global__ void kernel() {}", "sm_90a", NULL, 0,
+                                     &output);
+    if (status == ATTNS_OK)
+        printf("compiled %zu bytes\n", output.image_size);
+    else
+        printf("status %d: %s\n", (int)status, attns_last_error());
+    return status != ATTNS_OK;
+}
+
+int main(int argc, char **argv) {
+    if (argc == 3 && strcmp(argv[1], "--compile") == 0)
+        return compile_with(argv[2]);
+    attns_logger logger = {.level = ATTNS_LOG_WARNING};
+    attns_status status = attns_nvrtc_set_open(&set, NULL, &logger);
+    if (status == ATTNS_ERROR_LIBRARY_NOT_FOUND) {
+        printf("skipped: %s\n", attns_last_error());
+        return 77;
+    }
+    if (status != ATTNS_OK) {
+        printf("%s\n", attns_last_error());
+        return 1;
+    }
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_errors_name_the_template_line, jit_setup, jit_teardown),
+        cmocka_unit_test(test_report_of_a_spilling_kernel),
+        cmocka_unit_test(test_ptx_for_a_virtual_target),
+        cmocka_unit_test(test_same_source_same_cubin),
+        cmocka_unit_test_setup_teardown(test_builtins_beside_the_library, jit_setup, jit_teardown),
+    };
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    attns_nvrtc_set_close(set);
+    return failed;
+}
