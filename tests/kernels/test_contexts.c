@@ -1,0 +1,231 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Library contexts, CUDA contexts, threads and streams in every combination that a server may bring, and serving
+ * without NVRTC. */
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "support.h"
+
+static const struct fp8_case usual = {
+    .batch = 6, .next_n = 2, .heads = 64, .head_dim = 128, .block_size = 64, .max_len = 700};
+
+/* Runs the usual case on a stream of the CUDA context `owner`, with `current` current on the calling thread. */
+static void run_in(attns_context *ctx, CUcontext owner, CUcontext current, const struct fp8_case *c) {
+    struct fp8_data data;
+    struct fp8_device dev;
+    CUstream stream;
+    CUcontext found;
+    must(fx.gpu.ctx_set_current(owner));
+    make_data(&data, c);
+    upload_data(&dev, &data, FP8_PLAIN, NULL);
+    must(fx.gpu.stream_create(&stream, CU_STREAM_NON_BLOCKING));
+    must(fx.gpu.ctx_set_current(current));
+    assert_int_equal(fp8_queue(&dev, ctx, stream), ATTNS_OK);
+    must(fx.gpu.ctx_get_current(&found));
+    assert_ptr_equal(found, current);
+    must(fx.gpu.ctx_set_current(owner));
+    uint8_t *image = fp8_download(&dev, stream);
+    assert_non_null(image);
+    check_image(&data, image, NULL);
+    free(image);
+    must(fx.gpu.stream_destroy(stream));
+    fp8_device_free(&dev);
+    fp8_data_free(&data);
+}
+
+static void test_two_cuda_contexts_on_one_device(void **state) {
+    (void)state;
+    CUcontext second;
+    struct fp8_case c = usual;
+    must(fx.gpu.ctx_create(&second, 0, fx.gpu.device));
+    for (int round = 0; round < 3; round++) {
+        c.num_shares = round == 1 ? 132 : 0;
+        run_in(fx.ctx, second, second, &c);
+        run_in(fx.ctx, fx.gpu.context, fx.gpu.context, &c);
+        run_in(fx.ctx, second, fx.gpu.context, &c); /* the stream's context counts, not the current one */
+        run_in(fx.ctx, fx.gpu.context, second, &c);
+        run_in(fx.ctx, second, NULL, &c);
+        run_in(fx.ctx, fx.gpu.context, NULL, &c);
+    }
+    must(fx.gpu.ctx_set_current(fx.gpu.context));
+    must(fx.gpu.ctx_destroy(second));
+    run_in(fx.ctx, fx.gpu.context, fx.gpu.context, &c);
+}
+
+static void test_cuda_context_destroyed_and_recreated(void **state) {
+    (void)state;
+    for (int round = 0; round < 4; round++) {
+        CUcontext passing;
+        must(fx.gpu.ctx_create(&passing, 0, fx.gpu.device));
+        run_in(fx.ctx, passing, passing, &usual);
+        must(fx.gpu.ctx_set_current(fx.gpu.context));
+        must(fx.gpu.ctx_destroy(passing));
+        must(fx.gpu.ctx_set_current(fx.gpu.context));
+    }
+}
+
+static void test_library_context_destroyed_and_recreated(void **state) {
+    (void)state;
+    for (int round = 0; round < 5; round++) {
+        attns_context *ctx = make_context(NULL, NULL, NULL);
+        attns_counters counters;
+        run_in(ctx, fx.gpu.context, fx.gpu.context, &usual);
+        run_in(ctx, fx.gpu.context, fx.gpu.context, &usual);
+        attns_get_counters(ctx, &counters);
+        assert_int_equal(counters.module_loads, 1);
+        assert_int_equal(counters.memory_hits, 1);
+        assert_int_equal(counters.compiles + counters.disk_hits, 1);
+        attns_context_destroy(ctx);
+    }
+}
+
+static void test_legacy_default_stream(void **state) {
+    (void)state;
+    struct fp8_data data;
+    struct fp8_device dev;
+    make_data(&data, &usual);
+    upload_data(&dev, &data, FP8_PLAIN, NULL);
+    assert_int_equal(fp8_queue(&dev, fx.ctx, NULL), ATTNS_OK);
+    uint8_t *image = fp8_download(&dev, NULL);
+    assert_non_null(image);
+    check_image(&data, image, NULL);
+    free(image);
+    fp8_device_free(&dev);
+    fp8_data_free(&data);
+}
+
+/* ---- Threads ---- */
+
+#define THREADS 8
+
+struct worker {
+    attns_context *ctx;
+    CUcontext cuda_context;
+    int number;
+    uint64_t seed;
+    bool ok;
+};
+
+static struct fp8_case case_of_worker(int number, int round) {
+    struct fp8_case c = usual;
+    c.next_n = 1 + (number + round) % 4; /* kernels in common with the others, in another order */
+    c.num_shares = (number + round) % 3 == 0 ? 132 : 0;
+    return c;
+}
+
+/* No assertions here: they belong to the main thread. */
+static void *work(void *argument) {
+    struct worker *w = argument;
+    struct rng r = rng_make(w->seed);
+    CUstream stream = NULL;
+    w->ok = gpu_ok(&fx.gpu, fx.gpu.ctx_set_current(w->cuda_context), "cuCtxSetCurrent") &&
+            gpu_ok(&fx.gpu, fx.gpu.stream_create(&stream, CU_STREAM_NON_BLOCKING), "cuStreamCreate");
+    for (int round = 0; w->ok && round < 12; round++) {
+        struct fp8_case c = case_of_worker(w->number, round);
+        struct fp8_check_options options = {.max_work = 5e7};
+        c.seed = rng_next(&r);
+        w->ok = fp8_run_case(&fx.gpu, w->ctx, stream, &c, FP8_PLAIN, &options, NULL);
+    }
+    if (stream)
+        fx.gpu.stream_destroy(stream);
+    return NULL;
+}
+
+static void run_threads(attns_context *ctx, CUcontext even, CUcontext odd) {
+    pthread_t ids[THREADS];
+    struct worker workers[THREADS];
+    for (int i = 0; i < THREADS; i++) {
+        workers[i] = (struct worker){.ctx = ctx, .cuda_context = i % 2 ? odd : even, .number = i, .seed = next_seed()};
+        assert_int_equal(pthread_create(&ids[i], NULL, work, &workers[i]), 0);
+    }
+    bool ok = true;
+    for (int i = 0; i < THREADS; i++) {
+        pthread_join(ids[i], NULL);
+        ok = ok && workers[i].ok;
+    }
+    assert_true(ok);
+}
+
+static void test_threads_with_their_own_streams(void **state) {
+    (void)state;
+    attns_context *cold = make_context("", NULL, NULL);
+    attns_counters counters;
+    run_threads(cold, fx.gpu.context, fx.gpu.context);
+    attns_get_counters(cold, &counters);
+    assert_int_equal(counters.compiles, 5); /* next_n 1..4 and the schedule, each once */
+    attns_context_destroy(cold);
+}
+
+static void test_threads_over_two_cuda_contexts(void **state) {
+    (void)state;
+    CUcontext second;
+    must(fx.gpu.ctx_create(&second, 0, fx.gpu.device));
+    must(fx.gpu.ctx_set_current(fx.gpu.context));
+    run_threads(fx.ctx, fx.gpu.context, second);
+    must(fx.gpu.ctx_destroy(second));
+    must(fx.gpu.ctx_set_current(fx.gpu.context));
+}
+
+/* ---- Without NVRTC ---- */
+
+static void test_warm_cache_serves_without_nvrtc(void **state) {
+    (void)state;
+    char *folder = make_folder();
+    attns_context_params p = {.cache_dir = folder};
+    struct fp8_case c = usual;
+    c.num_shares = 132;
+    assert_true(fp8_precompile(&p, &c, 1));
+
+    attns_context *ctx = make_context(folder, "/nonexistent/libnvrtc.so", NULL);
+    attns_counters counters;
+    run_in(ctx, fx.gpu.context, fx.gpu.context, &c);
+    attns_get_counters(ctx, &counters);
+    assert_int_equal(counters.compiles, 0);
+    assert_int_equal(counters.disk_hits, 2);
+
+    /* A kernel that is not there: refused with the name of what is missing, and nothing else suffers. */
+    struct fp8_data data;
+    struct fp8_device dev;
+    struct fp8_case other = usual;
+    other.heads = 88;
+    make_data(&data, &other);
+    upload_data(&dev, &data, FP8_PLAIN, NULL);
+    assert_int_equal(attns_fp8_paged_mqa_logits(ctx, &dev.params, fx.stream), ATTNS_ERROR_LIBRARY_NOT_FOUND);
+    assert_non_null(strstr(attns_last_error(), "/nonexistent/libnvrtc.so"));
+    fp8_device_free(&dev);
+    fp8_data_free(&data);
+    run_in(ctx, fx.gpu.context, fx.gpu.context, &c);
+    attns_context_destroy(ctx);
+
+    /* The same folder as a read-only tier. */
+    attns_context_params readonly = {
+        .cache_dir = "", .cache_readonly_dirs = folder, .libnvrtc_path = "/nonexistent/libnvrtc.so"};
+    assert_int_equal(attns_context_create(&ctx, &readonly), ATTNS_OK);
+    run_in(ctx, fx.gpu.context, fx.gpu.context, &c);
+    attns_get_counters(ctx, &counters);
+    assert_int_equal(counters.disk_hits, 2);
+    attns_context_destroy(ctx);
+    remove_folder(folder);
+    free(folder);
+}
+
+int main(void) {
+    int code = fixture_open();
+    if (code)
+        return code;
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_two_cuda_contexts_on_one_device),
+        cmocka_unit_test(test_cuda_context_destroyed_and_recreated),
+        cmocka_unit_test(test_library_context_destroyed_and_recreated),
+        cmocka_unit_test(test_legacy_default_stream),
+        cmocka_unit_test(test_threads_with_their_own_streams),
+        cmocka_unit_test(test_threads_over_two_cuda_contexts),
+        cmocka_unit_test(test_warm_cache_serves_without_nvrtc),
+    };
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    fixture_close();
+    return failed ? 1 : 0;
+}
