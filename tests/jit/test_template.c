@@ -86,6 +86,8 @@ static void test_placeholder_errors(void **state) {
     check_error(*state, "a.cu", one, 1, ATTNS_ERROR_IO, "lib/b.cuh:3: placeholder @OTHER@ has no value");
     file_write(*state, "lib/b.cuh", "\n");
     check_error(*state, "a.cu", two, 2, ATTNS_ERROR_IO, "a.cu: placeholder @UNUSED@ has the value 17, but no file");
+    const attns_placeholder unused_first[] = {two[1], two[0]};
+    check_error(*state, "a.cu", unused_first, 2, ATTNS_ERROR_IO, "@UNUSED@");
     check_error(*state, "a.cu", twice, 2, ATTNS_ERROR_INTERNAL, "@N@ is given twice");
     check_error(*state, "a.cu", lower, 1, ATTNS_ERROR_INTERNAL, "'n' is not a placeholder name");
     check_error(*state, "a.cu", empty, 1, ATTNS_ERROR_INTERNAL, "no value");
