@@ -105,6 +105,45 @@ static void test_path_of_the_cache_does_not_matter(void **state) {
     free(templates);
 }
 
+/* In a child: what attns_image_get answers for the_plan(). */
+static int get_in_child(const char *templates, const char *cache) {
+    attns_plan plan = the_plan();
+    attns_context_params params = {
+        .libnvrtc_path = FAKE_NVRTC_99_1, .template_dir = templates, .cache_dir = cache, .cache_readonly_dirs = ""};
+    attns_context *ctx = NULL;
+    attns_image image;
+    if (attns_context_create(&ctx, &params) != ATTNS_OK || attns_image_get(ctx, &plan, true, 0, &image) != ATTNS_OK) {
+        printf("%s\n", attns_last_error());
+        return 1;
+    }
+    attns_counters counters = counters_of(ctx);
+    printf("source %d, compiles %d, disk hits %d, compiler runs %d\n", (int)image.source, (int)counters.compiles,
+           (int)counters.disk_hits, fake_compiles(FAKE_NVRTC_99_1));
+    attns_image_free(&image);
+    attns_context_destroy(ctx);
+    return 0;
+}
+
+/* Other processes, with another environment, working directory and address layout. */
+static void test_other_processes_compile_nothing(void **state) {
+    jit_fixture *fixture = *state;
+    char *self = realpath("/proc/self/exe", NULL);
+    for (int i = 0; i < 3; i++) {
+        char command[8192], output[4096];
+        snprintf(command, sizeof command, "cd '%s' && env -i NUMBER=%d PATH=/nonexistent '%s' --get '%s' '%s' 2>&1",
+                 i ? "/" : fixture->dir, i, self, fixture->templates, fixture->cache);
+        FILE *child = popen(command, "r");
+        assert_non_null(child);
+        size_t size = fread(output, 1, sizeof output - 1, child);
+        output[size] = '\0';
+        int rc = pclose(child);
+        assert_contains(output, i ? "source 2, compiles 0, disk hits 1, compiler runs 0"
+                                  : "source 1, compiles 1, disk hits 0, compiler runs 1");
+        assert_int_equal(rc, 0);
+    }
+    free(self);
+}
+
 static void test_one_source_byte_compiles_again(void **state) {
     jit_fixture *fixture = *state;
     attns_plan plan = the_plan();
@@ -352,13 +391,16 @@ static void test_threads_share_one_compile(void **state) {
     attns_context_destroy(ctx);
 }
 
-int main(void) {
+int main(int argc, char **argv) {
+    if (argc == 4 && strcmp(argv[1], "--get") == 0)
+        return get_in_child(argv[2], argv[3]);
 #define TEST(function) cmocka_unit_test_setup_teardown(function, jit_setup, jit_teardown)
     const struct CMUnitTest tests[] = {
         TEST(test_compiled_once_then_from_disk),
         TEST(test_no_header_and_no_machine_path_reaches_the_compiler),
         TEST(test_readonly_tier),
         TEST(test_path_of_the_cache_does_not_matter),
+        TEST(test_other_processes_compile_nothing),
         TEST(test_one_source_byte_compiles_again),
         TEST(test_build_number),
         TEST(test_key_depends_on_each_part),
