@@ -1,0 +1,229 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Kernels with a fault planted in them: the harness must reject each. A harness that has never seen a wrong kernel is
+ * not known to work. */
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "pdl.h"
+
+#define KERNEL "fp8_paged_mqa_logits_sm90.cu"
+#define HEAD   "lib/head_sum.cuh"
+
+/* Every occurrence of `find` in `file` becomes `put`; a mutation whose text is not found fails the test, so that the
+ * table keeps up with the templates. None of these can hang or leave the buffers of the call. */
+static const struct mutation {
+    const char *fault;
+    struct {
+        const char *file, *find, *put;
+    } edits[2];
+    bool dependent_launch; /* shows under programmatic dependent launch only */
+} mutations[] = {
+    {.fault = "causal bound of the newest slot for every slot",
+     .edits = {{KERNEL, "max(length - (NEXT_N - 1) + slot, 0)", "length"}}},
+    {.fault = "causal bound one token short",
+     .edits = {{KERNEL, "length - (NEXT_N - 1) + slot", "length - NEXT_N + slot"}}},
+    {.fault = "scale missing", .edits = {{KERNEL, "sum * scale)", "sum)"}}},
+    {.fault = "one scale for the whole block", .edits = {{KERNEL, " + r % BOX_TOKENS]", "]"}}},
+    {.fault = "ReLU dropped", .edits = {{HEAD, "max.NaN.f32 %0, %1, 0f00000000;", "mov.f32 %0, %1;"}}},
+    {.fault = "ReLU after the head sum",
+     .edits = {{HEAD, "max.NaN.f32 %0, %1, 0f00000000;", "mov.f32 %0, %1;"},
+               {KERNEL, "sum * scale)", "max(sum, 0.f) * scale)"}}},
+    {.fault = "last token of a tile never written",
+     .edits = {{KERNEL, "token < limits[slot]", "token < limits[slot] && token % 64 != 63"}}},
+    {.fault = "one token past the limit written", .edits = {{KERNEL, "token < limits[slot]", "token <= limits[slot]"}}},
+    {.fault = "weights of the neighbouring heads", .edits = {{HEAD, "pairs[4 * j]", "pairs[4 * (j ^ 1)]"}}},
+    {.fault = "first slot's weights for every slot",
+     .edits = {{KERNEL, "weights + (slot + 1) * NUM_HEADS", "weights + slot * NUM_HEADS"}}},
+    {.fault = "block table of the first request",
+     .edits = {{KERNEL, "request * args.table_stride", "0 * args.table_stride"}}},
+    {.fault = "neighbouring column of the block table",
+     .edits = {{KERNEL, "row[token / BLOCK_SIZE]", "row[max(token / BLOCK_SIZE - 1, 0)]"}}},
+    {.fault = "last 32 dims ignored", .edits = {{KERNEL, "step < HEAD_DIM / 32;", "step < HEAD_DIM / 32 - 1;"}}},
+    {.fault = "K of another ring stage",
+     .edits = {{KERNEL, "wgmma_descriptor<HEAD_DIM>(layout.k(stage))",
+                "wgmma_descriptor<HEAD_DIM>(layout.k((stage + 1) % args.stages))"}}},
+    {.fault = "swizzle of another row width",
+     .edits = {{"lib/wgmma.cuh", "ROW_BYTES == 128 ? 1", "ROW_BYTES == 128 ? 2"}}},
+    {.fault = "query of the previous request",
+     .edits = {{KERNEL, "shared_pointer<float>(layout.weights(q.stage)) +",
+                "shared_pointer<float>(layout.weights((q.stage + 1) % Q_STAGES)) +"}}},
+    {.fault = "cleaned one column short",
+     .edits = {{KERNEL, "min(args.clean_until - begin, PIECE)", "min(args.clean_until - 1 - begin, PIECE)"}}},
+    {.fault = "cleaned from one column early",
+     .edits = {{KERNEL, "max(begin, limit) + thread", "max(begin, limit - 1) + thread"}}},
+    {.fault = "no wait for the previous kernel",
+     .edits = {{"lib/base.cuh", "griddepcontrol.wait;", ""}},
+     .dependent_launch = true},
+};
+#define NUM_MUTATIONS (sizeof mutations / sizeof *mutations)
+
+/* What a faulty kernel has to get past: few kernels, many layouts. */
+static const struct fp8_case trials[] = {
+    {.batch = 9, .next_n = 2, .heads = 64, .head_dim = 128, .block_size = 64, .max_len = 900, .out_pad = 3},
+    {.batch = 40,
+     .next_n = 2,
+     .heads = 64,
+     .head_dim = 128,
+     .block_size = 64,
+     .max_len = 300,
+     .clean = true,
+     .max_seq_len = 400},
+    {.batch = 9,
+     .next_n = 3,
+     .heads = 32,
+     .head_dim = 64,
+     .block_size = 16,
+     .min_len = 64,
+     .max_len = 700,
+     .clean = true},
+};
+#define NUM_TRIALS (sizeof trials / sizeof *trials)
+
+/* ---- Copies of the templates ---- */
+
+static char *read_text(const char *path) {
+    FILE *file = fopen(path, "rb");
+    if (!file)
+        fail_msg("%s cannot be read", path);
+    fseek(file, 0, SEEK_END);
+    long size = ftell(file);
+    rewind(file);
+    char *text = malloc((size_t)size + 1);
+    assert_non_null(text);
+    assert_int_equal(fread(text, 1, (size_t)size, file), size);
+    text[size] = 0;
+    fclose(file);
+    return text;
+}
+
+static void write_text(const char *path, const char *text) {
+    FILE *file = fopen(path, "wb");
+    if (!file)
+        fail_msg("%s cannot be written", path);
+    assert_int_equal(fwrite(text, 1, strlen(text), file), strlen(text));
+    assert_int_equal(fclose(file), 0);
+}
+
+/* `text` with every `find` replaced; fails the running test if there is none. Frees text. */
+static char *replace(char *text, const char *find, const char *put, const char *fault) {
+    size_t count = 0, found = strlen(find), placed = strlen(put);
+    assert_true(found > 0);
+    for (const char *at = text; (at = strstr(at, find)) != NULL; at += found)
+        count++;
+    if (count == 0)
+        fail_msg("the template does not hold '%s' any more (known-bad kernel '%s')", find, fault);
+    char *result = malloc(strlen(text) + count * placed + 1), *out = result;
+    assert_non_null(result);
+    const char *from = text;
+    for (const char *at; (at = strstr(from, find)) != NULL; from = at + found) {
+        memcpy(out, from, (size_t)(at - from));
+        out += at - from;
+        memcpy(out, put, placed);
+        out += placed;
+    }
+    strcpy(out, from);
+    free(text);
+    return result;
+}
+
+static void copy_folder(const char *sub, const char *to, const struct mutation *m) {
+    char path[4096];
+    snprintf(path, sizeof path, "%s/%s", ATTNS_TEMPLATE_SOURCE, sub);
+    DIR *folder = opendir(path);
+    if (!folder)
+        fail_msg("%s cannot be read", path);
+    for (struct dirent *entry; (entry = readdir(folder)) != NULL;) {
+        const char *dot = strrchr(entry->d_name, '.');
+        if (!dot || (strcmp(dot, ".cu") && strcmp(dot, ".cuh")))
+            continue;
+        char name[512];
+        snprintf(name, sizeof name, "%s%s", sub, entry->d_name);
+        snprintf(path, sizeof path, "%s/%s", ATTNS_TEMPLATE_SOURCE, name);
+        char *text = read_text(path);
+        for (int e = 0; m && e < 2; e++)
+            if (m->edits[e].file && strcmp(m->edits[e].file, name) == 0)
+                text = replace(text, m->edits[e].find, m->edits[e].put, m->fault);
+        snprintf(path, sizeof path, "%s/%s", to, name);
+        write_text(path, text);
+        free(text);
+    }
+    closedir(folder);
+}
+
+/* A folder with the templates, changed by `m` (NULL: as they are). */
+static char *copy_templates(const struct mutation *m) {
+    char *folder = make_folder(), path[4096];
+    snprintf(path, sizeof path, "%s/lib", folder);
+    assert_int_equal(mkdir(path, 0700), 0);
+    copy_folder("", folder, m);
+    copy_folder("lib/", folder, m);
+    return folder;
+}
+
+/* ---- Trials ---- */
+
+/* Whether the harness accepts everything that the kernels of these templates do. */
+static bool accepted(const char *templates, bool dependent_launch) {
+    attns_context *ctx = make_context("", NULL, templates);
+    bool ok = true;
+    if (dependent_launch)
+        ok = pdl_wrong_words(ctx, 50, 100000, false, false) == 0;
+    for (size_t i = 0; i < NUM_TRIALS && ok && !dependent_launch; i++) {
+        struct fp8_data data;
+        struct fp8_device dev;
+        struct fp8_report report;
+        make_data(&data, &trials[i]);
+        upload_data(&dev, &data, FP8_PLAIN, NULL);
+        if (attns_fp8_paged_mqa_logits(ctx, &dev.params, fx.stream) != ATTNS_OK)
+            fail_msg("%s", attns_last_error());
+        uint8_t *image = fp8_download(&dev, fx.stream);
+        if (!image)
+            fail_msg("a kernel that was meant to be merely wrong hangs or faults");
+        ok = fp8_check(&data, image, NULL, &report);
+        free(image);
+        fp8_device_free(&dev);
+        fp8_data_free(&data);
+    }
+    attns_context_destroy(ctx);
+    return ok;
+}
+
+static void test_unchanged_copy_is_accepted(void **state) {
+    (void)state;
+    char *folder = copy_templates(NULL);
+    assert_true(accepted(folder, false));
+    assert_true(accepted(folder, true));
+    remove_folder(folder);
+    free(folder);
+}
+
+static void test_every_known_bad_kernel_is_rejected(void **state) {
+    (void)state;
+    size_t missed = 0;
+    for (size_t i = 0; i < NUM_MUTATIONS; i++) {
+        char *folder = copy_templates(&mutations[i]);
+        bool passed = accepted(folder, mutations[i].dependent_launch);
+        print_message("%-10s %s\n", passed ? "ACCEPTED" : "rejected", mutations[i].fault);
+        missed += passed;
+        remove_folder(folder);
+        free(folder);
+    }
+    assert_int_equal(missed, 0);
+}
+
+int main(void) {
+    int code = fixture_open();
+    if (code)
+        return code;
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_unchanged_copy_is_accepted),
+        cmocka_unit_test(test_every_known_bad_kernel_is_rejected),
+    };
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    fixture_close();
+    return failed ? 1 : 0;
+}
