@@ -4,12 +4,14 @@
  * one. */
 #include "fixture.h"
 
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "file.h"
 #include "hash.h"
 
 enum { BUILD = 12080, OLDER = 12010 };
@@ -269,11 +271,47 @@ static void in_a_readonly_tier(void **state) {
     attns_cache_key_free(&other);
 }
 
+/* Between the reading of a damaged entry and its removal another process has replaced it: the good one stays. */
+static void successor_is_not_removed(void **state) {
+    (void)state;
+    char bad[512], good[512];
+    format_path(bad, "%s/entry", scratch);
+    format_path(good, "%s/successor", scratch);
+    const int fd = open(scratch, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    assert_true(fd >= 0);
+    const attns_cache_tier tier = {.path = scratch, .writable = true};
+    for (int kind = 0; kind < 2; kind++) {
+        /* A file that could be opened and one that could not. */
+        if (kind == 0)
+            write_file(bad, "", 0);
+        else
+            assert_int_equal(symlink("nowhere", bad), 0);
+        attns_cache_file file;
+        attns_cache_fault fault;
+        assert_int_equal(attns_cache_file_read(&tier, fd, "entry", bad, &file, &fault), ATTNS_CACHE_READ_DAMAGED);
+        write_file(good, "good", 4);
+        assert_int_equal(rename(good, bad), 0);
+        assert_true(attns_cache_file_remove(fd, "entry", &file));
+        attns_cache_file_close(&file);
+        assert_true(path_exists(bad));
+        /* Already gone counts as removed. */
+        assert_int_equal(unlink(bad), 0);
+        write_file(bad, "", 0);
+        assert_int_equal(attns_cache_file_read(&tier, fd, "entry", bad, &file, &fault), ATTNS_CACHE_READ_DAMAGED);
+        assert_true(attns_cache_file_remove(fd, "entry", &file));
+        assert_false(path_exists(bad));
+        assert_true(attns_cache_file_remove(fd, "entry", &file));
+        attns_cache_file_close(&file);
+    }
+    close(fd);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(in_the_writable_tier, set_up, tear_down),
         cmocka_unit_test_setup_teardown(older_build_serves, set_up, tear_down),
         cmocka_unit_test_setup_teardown(in_a_readonly_tier, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(successor_is_not_removed, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

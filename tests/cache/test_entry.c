@@ -203,6 +203,19 @@ static void sealed_nonsense(void **state) {
         assert_string_equal(reason, cases[i].reason);
         free(bytes);
     }
+    /* Sizes whose sum comes out right only because it wraps around. */
+    size_t wrapped_size;
+    uint8_t *const wrapped = make_entry(100, &wrapped_size);
+    const uint64_t body = wrapped_size - 72 - CHECKSUM, key_text_size = UINT32_MAX;
+    const uint64_t payload_size = body - wrapped[28] - key_text_size;
+    for (size_t i = 0; i < 4; i++)
+        wrapped[24 + i] = (uint8_t)(key_text_size >> (8 * i));
+    for (size_t i = 0; i < 8; i++)
+        wrapped[32 + i] = (uint8_t)(payload_size >> (8 * i));
+    reseal(wrapped, wrapped_size);
+    attns_cache_entry_view wrapped_view;
+    assert_string_equal(parse(wrapped, wrapped_size, &wrapped_view), "its parts do not add up to its length");
+    free(wrapped);
     /* The sizes shifted among the parts: the payload given away to the metadata, and binary metadata. */
     size_t size;
     uint8_t *bytes = make_entry(100, &size);

@@ -131,6 +131,30 @@ static void choice_of_build(void **state) {
     attns_cache_key_free(&other);
 }
 
+/* Two keys in one shard directory, told apart by more than its name. */
+static void neighbours(void **state) {
+    (void)state;
+    log_record log;
+    attns_cache *const cache = open_cache(scratch, NULL, 0, &log);
+    attns_cache_key key = key_of("neighbour"), near = {.digest = {(uint8_t)~key.digest[0]}};
+    for (int i = 0; near.digest[0] != key.digest[0]; i++) {
+        char name[32];
+        snprintf(name, sizeof name, "near %d", i);
+        attns_cache_key_free(&near);
+        near = key_of(name);
+    }
+    assert_true(store_of(cache, &near, 900));
+    assert_int_equal(lookup_of(cache, &key, 0), 0);
+    assert_true(store_of(cache, &key, 100));
+    assert_int_equal(lookup_of(cache, &key, 0), 100);
+    assert_int_equal(lookup_of(cache, &near, 0), 900);
+    assert_int_equal(lookup_of(cache, &key, 900), 0);
+    assert_int_equal(log.lines, 0);
+    attns_cache_close(cache);
+    attns_cache_key_free(&key);
+    attns_cache_key_free(&near);
+}
+
 /* Tiers in their order, the writable one first; within a tier the newest build. */
 static void tiers_in_order(void **state) {
     (void)state;
@@ -280,6 +304,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(round_trip, set_up, tear_down),
         cmocka_unit_test_setup_teardown(any_payload_and_meta, set_up, tear_down),
         cmocka_unit_test_setup_teardown(choice_of_build, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(neighbours, set_up, tear_down),
         cmocka_unit_test_setup_teardown(tiers_in_order, set_up, tear_down),
         cmocka_unit_test_setup_teardown(figures, set_up, tear_down),
         cmocka_unit_test_setup_teardown(path_is_not_in_the_key, set_up, tear_down),
