@@ -9,9 +9,10 @@
  * Along the way scores of random rows are compared with the library's double-precision reference, and the counters
  * prove that serving never compiled.
  *
- * Usage: serving_loop CACHE_DIR [--schedule]
+ * Usage: serving_loop CACHE_DIR [--schedule] [--seed N]
  *   CACHE_DIR   where the kernels go
  *   --schedule  compute schedule_meta with the helper in every step instead of letting the call schedule itself
+ *   --seed      repeats the run that printed this seed
  * Exit code: 0 success, 1 failure, 77 the deploy part succeeded and there is no GPU for the rest. */
 #include <attn_scores/attn_scores.h>
 #include <cuda.h>
@@ -376,8 +377,8 @@ static int serve(const char *cache_dir, bool with_schedule) {
     /* The kernels are on disk, so the very first call may be the captured one. */
     CUgraphExec step_graph = capture_step(ctx, &model, with_schedule, stream);
 
-    int wrong = 0;
-    for (int step = 0; step < STEPS && wrong == 0; step++) {
+    int wrong = 0, step = 0;
+    for (; step < STEPS && wrong == 0; step++) {
         new_step(&model, step);
         upload_step(&model, stream);
         check_cuda(cu.graph_launch(step_graph, stream), "cuGraphLaunch");
@@ -389,7 +390,7 @@ static int serve(const char *cache_dir, bool with_schedule) {
 
     attns_counters counters;
     attns_get_counters(ctx, &counters);
-    printf("%d steps served; %d wrong rows; %llu compiles, %llu kernels from disk\n", STEPS, wrong,
+    printf("%d steps served; %d wrong rows; %llu compiles, %llu kernels from disk\n", step, wrong,
            (unsigned long long)counters.compiles, (unsigned long long)counters.disk_hits);
     /* A graph must not outlive the context whose kernels it holds. */
     check_cuda(cu.graph_exec_destroy(step_graph), "cuGraphExecDestroy");
@@ -401,25 +402,32 @@ static int serve(const char *cache_dir, bool with_schedule) {
 }
 
 int main(int argc, char **argv) {
+    static const char usage[] = "CACHE_DIR [--schedule] [--seed N]";
     const char *cache_dir = NULL;
     bool with_schedule = false;
+    random_state = (uint64_t)time(NULL) << 20 ^ (uint64_t)getpid();
     for (int i = 1; i < argc; i++) {
         if (strcmp(argv[i], "--schedule") == 0) {
             with_schedule = true;
+        } else if (strcmp(argv[i], "--seed") == 0 && i + 1 < argc) {
+            char *end;
+            random_state = strtoull(argv[++i], &end, 10);
+            if (*end != '\0') {
+                fprintf(stderr, "%s: --seed: '%s' is not a number; usage: %s\n", argv[0], argv[i], usage);
+                return 2;
+            }
         } else if (argv[i][0] != '-' && cache_dir == NULL) {
             cache_dir = argv[i];
         } else {
-            fprintf(stderr, "%s: '%s' is not accepted; usage: CACHE_DIR [--schedule]\n", argv[0], argv[i]);
+            fprintf(stderr, "%s: '%s' is not accepted; usage: %s\n", argv[0], argv[i], usage);
             return 2;
         }
     }
     if (cache_dir == NULL) {
-        fprintf(stderr, "%s: CACHE_DIR is missing; usage: CACHE_DIR [--schedule]\n", argv[0]);
+        fprintf(stderr, "%s: CACHE_DIR is missing; usage: %s\n", argv[0], usage);
         return 2;
     }
-    random_state = (uint64_t)time(NULL) * 2654435761u ^ (uint64_t)getpid();
-    printf("seed of this run: %llu\n", (unsigned long long)random_state);
-
+    printf("seed %llu\n", (unsigned long long)random_state);
     deploy(cache_dir);
     if (!open_driver()) {
         printf("no GPU here: the kernels are compiled and cached, serving is left out\n");
