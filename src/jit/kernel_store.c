@@ -64,10 +64,20 @@ static attns_status enter_cuda_context(const attns_driver *driver, CUstream stre
     return status;
 }
 
-static attns_status acquire_cold(attns_context *ctx, const attns_driver *driver, const attns_problem *problem,
-                                 unsigned long long cuda_ctx_id, CUstream stream, const attns_kernel **kernel);
+/* Managed memory (which DLPack gives device 0) goes with any device. */
+static attns_status check_device(DLDevice tensors, int ordinal) {
+    if (tensors.device_type != kDLCUDA || tensors.device_id == ordinal)
+        return ATTNS_OK;
+    return attns_fail(ATTNS_ERROR_INVALID_ARGUMENT,
+                      "stream: belongs to cuda:%d, accepted: a stream of cuda:%d, where the tensors are", ordinal,
+                      tensors.device_id);
+}
 
-attns_status attns_kernel_acquire(attns_context *ctx, const attns_problem *problem, CUstream stream,
+static attns_status acquire_cold(attns_context *ctx, const attns_driver *driver, const attns_problem *problem,
+                                 DLDevice device, unsigned long long cuda_ctx_id, CUstream stream,
+                                 const attns_kernel **kernel);
+
+attns_status attns_kernel_acquire(attns_context *ctx, const attns_problem *problem, DLDevice device, CUstream stream,
                                   attns_kernel_use *use) {
     *use = (attns_kernel_use){.driver = atomic_load_explicit(&ctx->driver, memory_order_acquire)};
     attns_status status = ATTNS_OK;
@@ -83,10 +93,10 @@ attns_status attns_kernel_acquire(attns_context *ctx, const attns_problem *probl
     status = attns_driver_check(use->driver, use->driver->ctx_get_id(cuda_ctx, &id), "cuCtxGetId");
     if (status == ATTNS_OK) {
         use->kernel = find_kernel(ctx, bucket_of(problem, id), problem, id);
-        if (use->kernel)
+        if (!use->kernel)
+            status = acquire_cold(ctx, use->driver, problem, device, id, stream, &use->kernel);
+        else if ((status = check_device(device, use->kernel->device_ordinal)) == ATTNS_OK)
             atomic_fetch_add_explicit(&ctx->memory_hits, 1, memory_order_relaxed);
-        else
-            status = acquire_cold(ctx, use->driver, problem, id, stream, &use->kernel);
     }
     if (status != ATTNS_OK)
         attns_kernel_release(use);
@@ -308,10 +318,13 @@ static attns_status add_kernel(attns_context *ctx, const attns_driver *driver, c
 }
 
 static attns_status acquire_cold(attns_context *ctx, const attns_driver *driver, const attns_problem *problem,
-                                 unsigned long long cuda_ctx_id, CUstream stream, const attns_kernel **kernel) {
+                                 DLDevice device, unsigned long long cuda_ctx_id, CUstream stream,
+                                 const attns_kernel **kernel) {
     cold_request request = {.problem = problem, .cuda_ctx_id = cuda_ctx_id};
     attns_target target;
     attns_status status = describe_device(driver, &request, &target);
+    if (status == ATTNS_OK)
+        status = check_device(device, request.device_ordinal);
     if (status == ATTNS_OK)
         status = attns_plan_make(problem, &target, &request.plan);
     CUstreamCaptureStatus capture = CU_STREAM_CAPTURE_STATUS_NONE;

@@ -27,8 +27,9 @@ typedef struct attns_kernel_use {
 
 /* Finds (or builds and loads) the kernel for `problem` in the CUDA context of `stream` and makes that context current.
  * Warm: no allocation, no lock, no system call. A miss takes the context's mutex; loading runs under relaxed capture
- * mode so that a capture on this thread survives it. Pair every ATTNS_OK with attns_kernel_release. */
-attns_status attns_kernel_acquire(attns_context *ctx, const attns_problem *problem, CUstream stream,
+ * mode so that a capture on this thread survives it. `device` is where the caller's tensors lie: that the stream
+ * belongs to it is checked before anything is compiled. Pair every ATTNS_OK with attns_kernel_release. */
+attns_status attns_kernel_acquire(attns_context *ctx, const attns_problem *problem, DLDevice device, CUstream stream,
                                   attns_kernel_use *use);
 void attns_kernel_release(const attns_kernel_use *use);
 

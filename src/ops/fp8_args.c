@@ -55,6 +55,7 @@ static attns_status read_tensors(const attns_fp8_paged_mqa_logits_params *params
         if (reference->device.device_type == kDLCUDAManaged)
             reference = tensors[i];
     }
+    args->device = reference->device;
 
     ATTNS_TRY(attns_tensor_check_dtype(&args->q, &q_dtypes));
     ATTNS_TRY(attns_tensor_check_dtype(&args->kv, &kv_dtypes));

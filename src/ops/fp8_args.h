@@ -19,6 +19,7 @@ typedef struct attns_fp8_args {
     bool per_slot_lens;  /* seq_lens is [B, next_n] */
     int64_t num_shares;  /* rows of schedule_meta - 1; 0 without one */
     attns_tensor q, kv, weights, block_tables, seq_lens, schedule_meta, out;
+    DLDevice device; /* of the tensors; kDLCUDAManaged only if all are managed memory */
     bool enable_pdl;
 } attns_fp8_args;
 

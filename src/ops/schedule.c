@@ -106,19 +106,8 @@ static void schedule_on_host(const schedule_args *args) {
 
 /* ---- Device -------------------------------------------------------------------------------------------------- */
 
-static attns_status check_stream_device(const attns_tensor *tensor, int ordinal) {
-    const DLDevice device = tensor->device;
-    if (device.device_type == kDLCUDA && device.device_id != ordinal)
-        return attns_fail(ATTNS_ERROR_INVALID_ARGUMENT, "%s: device is cuda:%d, accepted: cuda:%d, as stream",
-                          tensor->name, device.device_id, ordinal);
-    return ATTNS_OK;
-}
-
 static attns_status launch(const schedule_args *args, const attns_kernel_use *use, CUstream stream) {
     const attns_kernel *const kernel = use->kernel;
-    ATTNS_TRY(check_stream_device(&args->seq_lens, kernel->device_ordinal));
-    ATTNS_TRY(check_stream_device(&args->meta, kernel->device_ordinal));
-
     void *seq_lens = args->seq_lens.data;
     void *meta = args->meta.data;
     long long stride_b = args->seq_lens.stride[0] / args->seq_lens.element_bytes;
@@ -145,8 +134,10 @@ static attns_status schedule_on_device(attns_context *ctx, const schedule_args *
         return attns_fail(ATTNS_ERROR_INVALID_ARGUMENT,
                           "ctx: is NULL, accepted: a context, as seq_lens is on a device");
     const attns_problem problem = {.kind = ATTNS_KERNEL_SCHEDULE};
+    const bool managed = args->seq_lens.device.device_type == kDLCUDAManaged;
+    const DLDevice device = managed ? args->meta.device : args->seq_lens.device;
     attns_kernel_use use;
-    ATTNS_TRY(attns_kernel_acquire(ctx, &problem, stream, &use));
+    ATTNS_TRY(attns_kernel_acquire(ctx, &problem, device, stream, &use));
     const attns_status status = launch(args, &use, stream);
     attns_kernel_release(&use);
     return status;

@@ -14,10 +14,7 @@
 
 #include "jit/template.h"
 
-typedef enum attns_kernel_kind {
-    ATTNS_KERNEL_FP8_LOGITS = 1,
-    ATTNS_KERNEL_SCHEDULE = 2
-} attns_kernel_kind;
+typedef enum attns_kernel_kind { ATTNS_KERNEL_FP8_LOGITS = 1, ATTNS_KERNEL_SCHEDULE = 2 } attns_kernel_kind;
 
 /* What a kernel is specialised for. No padding, so that memcmp compares it; fields a kind does not use are 0. */
 typedef struct attns_problem {
@@ -48,7 +45,7 @@ attns_status attns_target_from_compute_capability(int compute_capability, attns_
 
 /* Everything needed to compile, load and launch one kernel. */
 typedef struct attns_plan {
-    char name[128];            /* "fp8_paged_mqa_logits h64 d128 b64 n1 out=f32 acc=f32 epi=f32" */
+    char name[128]; /* "fp8_paged_mqa_logits h64 d128 b64 n1 out=f32 acc=f32 epi=f32" */
     attns_target target;
     const char *template_file; /* static */
     const char *entry;         /* static: the kernel's extern "C" name */
@@ -57,7 +54,7 @@ typedef struct attns_plan {
 
     /* Launch shape. Dynamic shared memory = shared_fixed + stages * shared_per_stage, stages chosen per call between
      * min_stages and max_stages. */
-    int threads;         /* per CTA */
+    int threads; /* per CTA */
     int ctas_per_sm;
     int workers_per_cta; /* a worker: one producer warp, its KV ring and `math_warpgroups` math warpgroups */
     int math_warpgroups; /* per worker */

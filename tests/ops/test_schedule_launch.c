@@ -12,8 +12,8 @@
 
 #include "jit/kernel_store.h"
 
-attns_status __wrap_attns_kernel_acquire(attns_context *ctx, const attns_problem *problem, CUstream stream,
-                                         attns_kernel_use *use);
+attns_status __wrap_attns_kernel_acquire(attns_context *ctx, const attns_problem *problem, DLDevice device,
+                                         CUstream stream, attns_kernel_use *use);
 void __wrap_attns_kernel_release(const attns_kernel_use *use);
 
 static attns_context context; /* only its address is used */
@@ -25,6 +25,7 @@ static struct {
     attns_status acquire_status;
     CUresult launch_result;
     attns_problem problem;
+    DLDevice device;
     CUlaunchConfig config;
     const void *lens;
     long long stride_b, stride_t;
@@ -57,17 +58,17 @@ static const attns_driver driver = {
     .launch_kernel_ex = fake_launch, .get_error_name = fake_error_text, .get_error_string = fake_error_text};
 static attns_kernel kernel;
 
-attns_status __wrap_attns_kernel_acquire(attns_context *ctx, const attns_problem *problem, CUstream stream,
-                                         attns_kernel_use *use) {
+attns_status __wrap_attns_kernel_acquire(attns_context *ctx, const attns_problem *problem, DLDevice device,
+                                         CUstream stream, attns_kernel_use *use) {
     assert_ptr_equal(ctx, &context);
     assert_ptr_equal(stream, the_stream);
+    record.device = device;
     record.acquired++;
     record.problem = *problem;
     if (record.acquire_status != ATTNS_OK)
         return record.acquire_status;
     kernel.function = (CUfunction)(void *)&function_storage;
     kernel.plan.threads = 1024;
-    kernel.device_ordinal = 1;
     *use = (attns_kernel_use){.kernel = &kernel, .driver = &driver};
     return ATTNS_OK;
 }
@@ -151,16 +152,17 @@ static void test_empty_batch(void **state) {
     assert_null(record.lens);
 }
 
-static void test_other_device(void **state) {
+/* The store compares this device with the stream's. */
+static void test_device_passed_on(void **state) {
     (void)state;
-    lens.device.device_id = meta.device.device_id = 0;
-    assert_int_equal(run(), ATTNS_ERROR_INVALID_ARGUMENT);
-    assert_string_equal(attns_last_error(), "seq_lens: device is cuda:0, accepted: cuda:1, as stream");
-    lens.device.device_type = kDLCUDAManaged;
-    assert_int_equal(run(), ATTNS_ERROR_INVALID_ARGUMENT);
-    assert_string_equal(attns_last_error(), "schedule_meta: device is cuda:0, accepted: cuda:1, as stream");
-    assert_int_equal(record.launched, 0);
-    assert_int_equal(record.acquired, record.released);
+    lens.device.device_id = meta.device.device_id = 3;
+    assert_int_equal(run(), ATTNS_OK);
+    assert_int_equal(record.device.device_type, kDLCUDA);
+    assert_int_equal(record.device.device_id, 3);
+    lens.device = (DLDevice){kDLCUDAManaged, 0};
+    assert_int_equal(run(), ATTNS_OK);
+    assert_int_equal(record.device.device_type, kDLCUDA);
+    assert_int_equal(record.device.device_id, 3);
 }
 
 static void test_failures(void **state) {
@@ -190,7 +192,7 @@ int main(void) {
         cmocka_unit_test_setup(test_two_dimensional, setup),
         cmocka_unit_test_setup(test_one_dimensional, setup),
         cmocka_unit_test_setup(test_empty_batch, setup),
-        cmocka_unit_test_setup(test_other_device, setup),
+        cmocka_unit_test_setup(test_device_passed_on, setup),
         cmocka_unit_test_setup(test_failures, setup),
         cmocka_unit_test_setup(test_wrong_input_acquires_nothing, setup),
     };

@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Configuration of templates/fp8_paged_mqa_logits_sm90.cu: how the heads of all query slots (the N of the MMA) are cut
+ * into wgmmas and warpgroups, and how much shared memory goes to queries and to the KV ring. */
+#include <stdio.h>
+
+#include "core/error.h"
+#include "plan/kernels.h"
+
+enum {
+    TILE_TOKENS = 64,
+    MAX_CHUNK_COLUMNS = 128, /* 64 accumulator registers; with as many weights as fit, three warpgroups share an SM */
+    MAX_WARPGROUPS = 4,
+    MAX_CTAS_PER_SM = 3,
+    MAX_STAGES = 32,
+    MIN_STAGES = 4,  /* below, loads no longer cover the latency of memory */
+    GOOD_STAGES = 6, /* a second Q stage must leave so many */
+    CHUNK_TABLE_BYTES = 512 * 4,
+    RESERVED_BYTES = 1024, /* of shared memory, by the system for each CTA */
+};
+
+static int divide_up(int a, int b) {
+    return (a + b - 1) / b;
+}
+
+static int round_up(int a, int b) {
+    return divide_up(a, b) * b;
+}
+
+static attns_status check_value(const char *name, int value, bool accepted, const char *values) {
+    if (accepted)
+        return ATTNS_OK;
+    return attns_fail(ATTNS_ERROR_UNSUPPORTED, "%s: is %d, accepted: %s", name, value, values);
+}
+
+static attns_status check_dtype(const char *name, int dtype, bool bf16) {
+    if (dtype == ATTNS_DTYPE_F32 || dtype == ATTNS_DTYPE_F16 || (bf16 && dtype == ATTNS_DTYPE_BF16))
+        return ATTNS_OK;
+    return attns_fail(ATTNS_ERROR_UNSUPPORTED, "%s: is %s, accepted: %s", name, attns_dtype_name((attns_dtype)dtype),
+                      bf16 ? "f32, f16, bf16" : "f32, f16");
+}
+
+static attns_status check(const attns_problem *p) {
+    attns_status status =
+        check_value("num_heads", p->num_heads, p->num_heads >= 8 && p->num_heads <= 128 && p->num_heads % 8 == 0,
+                    "multiples of 8 from 8 to 128");
+    if (!status)
+        status = check_value("head_dim", p->head_dim, p->head_dim == 32 || p->head_dim == 64 || p->head_dim == 128,
+                             "32, 64, 128");
+    if (!status)
+        status = check_value("block_size", p->block_size,
+                             p->block_size == 16 || p->block_size == 32 || p->block_size == 64 ||
+                                 p->block_size == 128 || p->block_size == 256,
+                             "16, 32, 64, 128, 256");
+    if (!status)
+        status = check_value("next_n", p->next_n, p->next_n >= 1 && p->next_n <= 8, "1 to 8");
+    if (!status)
+        status = check_dtype("out_dtype", p->out_dtype, true);
+    if (!status)
+        status = check_dtype("acc_dtype", p->acc_dtype, false);
+    if (!status)
+        status = check_dtype("epi_dtype", p->epi_dtype, false);
+    return status;
+}
+
+/* Shared memory of one CTA apart from its KV stages; laid out as in the template. */
+static int fixed_bytes(const attns_problem *p, int q_stages) {
+    const int q = p->next_n * p->num_heads * p->head_dim;
+    const int weights = p->next_n * p->num_heads * 4;
+    const int limits = round_up(p->next_n * 4, 16);
+    const int note_and_barriers = 32;
+    return round_up(q_stages * q, 1024) + q_stages * (weights + limits + note_and_barriers) + CHUNK_TABLE_BYTES;
+}
+
+static int stage_bytes(const attns_problem *p) {
+    const int box_tokens = p->block_size < TILE_TOKENS ? p->block_size : TILE_TOKENS;
+    const int box_scales = box_tokens < 32 ? 32 : box_tokens; /* TMA writes to multiples of 128 bytes */
+    return TILE_TOKENS * p->head_dim + TILE_TOKENS / box_tokens * box_scales * 4 + 16;
+}
+
+static int stages_that_fit(const attns_problem *p, const attns_target *target, int ctas_per_sm, int q_stages) {
+    int room = target->shared_bytes_per_sm / ctas_per_sm - RESERVED_BYTES;
+    if (room > target->shared_bytes_per_block)
+        room = target->shared_bytes_per_block;
+    const int stages = (room - fixed_bytes(p, q_stages)) / stage_bytes(p);
+    return stages < MAX_STAGES ? stages : MAX_STAGES;
+}
+
+static void set_mma(attns_plan *plan, const attns_problem *p, const char *n, const char *registers, const char *b,
+                    int slots) {
+    const int columns = slots * p->num_heads;
+    const int count = p->acc_dtype == ATTNS_DTYPE_F16 ? columns / 4 : columns / 2;
+    attns_plan_set_int(plan, n, columns);
+    attns_plan_set_int(plan, registers, count);
+    attns_plan_set_int(plan, b, count + 1); /* operand number of B's descriptor */
+}
+
+static const char *output_type(int dtype) {
+    return dtype == ATTNS_DTYPE_F32 ? "float" : dtype == ATTNS_DTYPE_F16 ? "Half" : "Bfloat16";
+}
+
+attns_status attns_plan_fp8_sm90(const attns_problem *p, attns_plan *plan) {
+    const attns_status status = check(p);
+    if (status)
+        return status;
+
+    /* Slots go into the fewest chunks, of equal size where possible. */
+    const int max_slots = MAX_CHUNK_COLUMNS / p->num_heads < p->next_n ? MAX_CHUNK_COLUMNS / p->num_heads : p->next_n;
+    const int slots_per_chunk = divide_up(p->next_n, divide_up(p->next_n, max_slots));
+    const int chunks = divide_up(p->next_n, slots_per_chunk);
+
+    /* Small CTAs of one math warpgroup start sooner than large ones and hide each other's waits; where the queries
+     * leave no room for that, one CTA shares them among its warpgroups. */
+    int ctas_per_sm = MAX_CTAS_PER_SM;
+    while (ctas_per_sm > 1 && stages_that_fit(p, &plan->target, ctas_per_sm, 1) < MIN_STAGES)
+        ctas_per_sm--;
+    const int max_warpgroups = ctas_per_sm == 1 ? MAX_WARPGROUPS : 1;
+    const int slots_per_warpgroup = slots_per_chunk * divide_up(chunks, max_warpgroups);
+    const int q_stages = stages_that_fit(p, &plan->target, ctas_per_sm, 2) >= GOOD_STAGES ? 2 : 1;
+
+    plan->template_file = "fp8_paged_mqa_logits_sm90.cu";
+    plan->entry = "fp8_paged_mqa_logits";
+    plan->math_warpgroups = divide_up(p->next_n, slots_per_warpgroup);
+    plan->threads = 32 * (4 * plan->math_warpgroups + 1);
+    plan->ctas_per_sm = ctas_per_sm;
+    plan->slots_per_chunk = slots_per_chunk;
+    plan->q_stages = q_stages;
+    plan->min_stages = 2;
+    plan->max_stages = stages_that_fit(p, &plan->target, ctas_per_sm, q_stages);
+    plan->shared_fixed = fixed_bytes(p, q_stages);
+    plan->shared_per_stage = stage_bytes(p);
+    snprintf(plan->name, sizeof plan->name, "fp8_paged_mqa_logits h%d d%d b%d n%d out=%s acc=%s epi=%s", p->num_heads,
+             p->head_dim, p->block_size, p->next_n, attns_dtype_name((attns_dtype)p->out_dtype),
+             attns_dtype_name((attns_dtype)p->acc_dtype), attns_dtype_name((attns_dtype)p->epi_dtype));
+
+    /* The last warpgroup may end with a shorter chunk; no other does. */
+    const int last_slots = p->next_n - (plan->math_warpgroups - 1) * slots_per_warpgroup;
+    const int tail = last_slots % slots_per_chunk ? last_slots % slots_per_chunk : slots_per_chunk;
+    attns_plan_set_int(plan, "NUM_HEADS", p->num_heads);
+    attns_plan_set_int(plan, "HEAD_DIM", p->head_dim);
+    attns_plan_set_int(plan, "BLOCK_SIZE", p->block_size);
+    attns_plan_set_int(plan, "NEXT_N", p->next_n);
+    attns_plan_set_int(plan, "MATH_WARPGROUPS", plan->math_warpgroups);
+    attns_plan_set_int(plan, "CTAS_PER_SM", ctas_per_sm);
+    attns_plan_set_int(plan, "Q_STAGES", q_stages);
+    attns_plan_set_int(plan, "CHUNK_SLOTS", slots_per_chunk);
+    attns_plan_set_int(plan, "SLOTS_PER_WARPGROUP", slots_per_warpgroup);
+    attns_plan_set_int(plan, "ACC_F16", p->acc_dtype == ATTNS_DTYPE_F16);
+    attns_plan_set_int(plan, "EPI_F16", p->epi_dtype == ATTNS_DTYPE_F16);
+    attns_plan_set(plan, "OUT_TYPE", output_type(p->out_dtype));
+    set_mma(plan, p, "CHUNK_N", "CHUNK_REGISTERS", "CHUNK_B", slots_per_chunk);
+    set_mma(plan, p, "TAIL_N", "TAIL_REGISTERS", "TAIL_B", tail);
+    return ATTNS_OK;
+}

@@ -1,0 +1,518 @@
+/* SPDX-License-Identifier: MIT
+ * fp8_paged_mqa_logits for sm_90a: persistent, warp-specialised, one pass over the KV for every next_n.
+ *
+ * A CTA is one producer warp, a ring of KV stages and some math warpgroups. The producer alone knows the schedule: it
+ * walks its share of the batch, announces every request with a RequestNote (in a Q stage, with the queries and weights)
+ * and fills a KV stage by TMA for every tile of 64 tokens. The math warpgroups multiply a tile (M = 64 tokens) with the
+ * heads of their query slots (N), apply ReLU, weights and head sum in registers, and store the scores while the tensor
+ * cores work on the next product. Nothing else is shared between the roles, so they cannot disagree about the work,
+ * whatever the lengths or a caller's schedule say. */
+#include "lib/base.cuh"
+#include "lib/mbarrier.cuh"
+#include "lib/tma.cuh"
+#include "lib/wgmma.cuh"
+#include "lib/schedule.cuh"
+#include "lib/output.cuh"
+
+/* Specialised constants, filled in by the host. */
+constexpr int NUM_HEADS = @NUM_HEADS@;
+constexpr int HEAD_DIM = @HEAD_DIM@;
+constexpr int BLOCK_SIZE = @BLOCK_SIZE@;
+constexpr int NEXT_N = @NEXT_N@;
+constexpr int MATH_WARPGROUPS = @MATH_WARPGROUPS@;
+constexpr int CTAS_PER_SM = @CTAS_PER_SM@;
+constexpr int Q_STAGES = @Q_STAGES@;
+constexpr int CHUNK_SLOTS = @CHUNK_SLOTS@;                 /* query slots in one wgmma */
+constexpr int SLOTS_PER_WARPGROUP = @SLOTS_PER_WARPGROUP@; /* the last warpgroup may have fewer */
+constexpr bool ACC_F16 = @ACC_F16@;
+constexpr bool EPI_F16 = @EPI_F16@;
+typedef @OUT_TYPE@ Output;
+
+/* wgmma for whole chunks, and for the shorter last chunk of a warpgroup where slots do not divide evenly. */
+#if @ACC_F16@
+typedef u32 Accumulator;
+WGMMA_DEFINE(u32, F16, @CHUNK_N@, @CHUNK_REGISTERS@, @CHUNK_B@)
+#if @TAIL_N@ != @CHUNK_N@
+WGMMA_DEFINE(u32, F16, @TAIL_N@, @TAIL_REGISTERS@, @TAIL_B@)
+#endif
+#else
+typedef float Accumulator;
+WGMMA_DEFINE(float, F32, @CHUNK_N@, @CHUNK_REGISTERS@, @CHUNK_B@)
+#if @TAIL_N@ != @CHUNK_N@
+WGMMA_DEFINE(float, F32, @TAIL_N@, @TAIL_REGISTERS@, @TAIL_B@)
+#endif
+#endif
+#include "lib/head_sum.cuh"
+
+constexpr int MATH_WARPS = 4 * MATH_WARPGROUPS;
+constexpr int THREADS = 32 * (MATH_WARPS + 1);
+constexpr int Q_BYTES = NEXT_N * NUM_HEADS * HEAD_DIM;
+constexpr int K_BYTES = TILE_TOKENS * HEAD_DIM;
+/* A tile is a part of one KV block, or several whole ones. */
+constexpr int BOX_TOKENS = BLOCK_SIZE < TILE_TOKENS ? BLOCK_SIZE : TILE_TOKENS;
+constexpr int BOXES = TILE_TOKENS / BOX_TOKENS;
+constexpr int BOX_SCALE_PITCH = BOX_TOKENS < 32 ? 32 : BOX_TOKENS; /* floats: TMA writes to multiples of 128 bytes */
+constexpr int SCALE_FLOATS = BOXES * BOX_SCALE_PITCH;
+
+/* Kernel argument; laid out alike in src/ops/fp8_paged_mqa_logits.c. Strides in elements. */
+struct Arguments {
+    TensorMap q;      /* [B, next_n, H, D] bytes */
+    TensorMap k;      /* [num_blocks, block_size, D] bytes */
+    TensorMap scales; /* [num_blocks, block_size] floats */
+    const float *weights;
+    i64 weights_stride;
+    const int *block_tables;
+    i64 table_stride;
+    const int *seq_lens;
+    i64 lens_stride_b, lens_stride_t; /* the second is used with per_slot_lens */
+    const int *schedule;              /* share starts {request, tile}, or null */
+    Output *out;
+    i64 out_stride;
+    int batch;
+    int max_tokens;  /* lengths are clamped to this: what max_seq_len and the block table cover */
+    int clean_until; /* -inf is written from a row's limit to this column; 0: nothing is */
+    int per_slot_lens;
+    int num_shares;
+    int stages; /* of the KV ring */
+};
+
+/* What the math warpgroups must know of a request. tiles == 0 ends the work. */
+struct alignas(16) RequestNote {
+    int request;
+    int token; /* first token of the first tile */
+    int tiles; /* for this CTA; each is TILE_STEP tokens after the one before */
+    int unused;
+};
+/* The CTAs that share an SM take the tiles of a request in turn. */
+constexpr int TILE_STEP = CTAS_PER_SM * TILE_TOKENS;
+
+/* Addresses in shared memory, from the 1024-aligned base: Q stages, KV ring, scale ring, then small things. */
+struct Layout {
+    u32 base;
+    int stages;
+
+    static constexpr int Q_REGION = (Q_STAGES * Q_BYTES + 1023) / 1024 * 1024;
+    static constexpr int WEIGHT_BYTES = NEXT_N * NUM_HEADS * 4;
+    static constexpr int LIMIT_BYTES = (NEXT_N * 4 + 15) / 16 * 16;
+
+    __device__ __forceinline__ u32 q(int stage) const {
+        return base + static_cast<u32>(stage * Q_BYTES);
+    }
+    __device__ __forceinline__ u32 k(int stage) const {
+        return base + Q_REGION + static_cast<u32>(stage * K_BYTES);
+    }
+    __device__ __forceinline__ u32 scales(int stage) const {
+        return k(stages) + static_cast<u32>(stage * SCALE_FLOATS * 4);
+    }
+    __device__ __forceinline__ u32 full(int stage) const {
+        return scales(stages) + static_cast<u32>(stage * 16);
+    }
+    __device__ __forceinline__ u32 empty(int stage) const {
+        return full(stage) + 8;
+    }
+    __device__ __forceinline__ u32 weights(int stage) const {
+        return full(stages) + static_cast<u32>(stage * WEIGHT_BYTES);
+    }
+    __device__ __forceinline__ u32 limits(int stage) const {
+        return weights(Q_STAGES) + static_cast<u32>(stage * LIMIT_BYTES);
+    }
+    __device__ __forceinline__ u32 note(int stage) const {
+        return limits(Q_STAGES) + static_cast<u32>(stage * 16);
+    }
+    __device__ __forceinline__ u32 q_full(int stage) const {
+        return note(Q_STAGES) + static_cast<u32>(stage * 16);
+    }
+    __device__ __forceinline__ u32 q_empty(int stage) const {
+        return q_full(stage) + 8;
+    }
+    __device__ __forceinline__ u32 chunk_tiles() const {
+        return q_full(Q_STAGES);
+    }
+};
+
+extern __shared__ __align__(1024) unsigned char shared_memory[];
+
+template <class T> __device__ __forceinline__ T *shared_pointer(u32 address) {
+    return reinterpret_cast<T *>(shared_memory + (address - shared_address(shared_memory)));
+}
+
+/* Tokens that slot t of a request sees: row request * NEXT_N + t is written in columns [0, limit). */
+__device__ __forceinline__ int slot_limit(const Arguments &args, int request, int slot) {
+    if (args.per_slot_lens)
+        return clamp(args.seq_lens[request * args.lens_stride_b + slot * args.lens_stride_t], 0, args.max_tokens);
+    const int length = clamp(args.seq_lens[request * args.lens_stride_b], 0, args.max_tokens);
+    return max(length - (NEXT_N - 1) + slot, 0);
+}
+
+__device__ __forceinline__ int request_length(const Arguments &args, int request) {
+    if (!args.per_slot_lens)
+        return slot_limit(args, request, NEXT_N - 1);
+    int length = 0;
+#pragma unroll
+    for (int slot = 0; slot < NEXT_N; slot++)
+        length = max(length, slot_limit(args, request, slot));
+    return length;
+}
+
+/* ---- Producer ------------------------------------------------------------------------------------------------- */
+
+/* Fills the stages. All 32 lanes plan (a lane plans one tile at a time, so that 32 block ids are in flight
+ * together); then the lanes take turns in issuing their tile. */
+struct Producer {
+    const Arguments &args;
+    const Layout &layout;
+    RingCursor kv, q;
+
+    __device__ __forceinline__ void load_q(const RequestNote &note) {
+        const int request = note.request;
+        const u32 full = layout.q_full(q.stage);
+        mbarrier_wait(layout.q_empty(q.stage), q.parity ^ 1);
+        *shared_pointer<RequestNote>(layout.note(q.stage)) = note;
+        int *limits = shared_pointer<int>(layout.limits(q.stage));
+#pragma unroll
+        for (int slot = 0; slot < NEXT_N; slot++)
+            limits[slot] = slot_limit(args, request, slot);
+        mbarrier_arrive_expect(full, Q_BYTES + Layout::WEIGHT_BYTES);
+#pragma unroll
+        for (int slot = 0; slot < NEXT_N; slot++) {
+            tma_load_4d(layout.q(q.stage) + slot * NUM_HEADS * HEAD_DIM, &args.q, full, 0, 0, slot, request,
+                        EVICT_LAST);
+            bulk_load(layout.weights(q.stage) + slot * NUM_HEADS * 4,
+                      args.weights + (static_cast<i64>(request) * NEXT_N + slot) * args.weights_stride, NUM_HEADS * 4,
+                      full);
+        }
+    }
+
+    __device__ __forceinline__ void load_tile(int token, const int (&blocks)[BOXES]) {
+        mbarrier_wait(layout.empty(kv.stage), kv.parity ^ 1);
+        const u32 full = layout.full(kv.stage);
+        mbarrier_arrive_expect(full, K_BYTES + TILE_TOKENS * 4);
+        const int row = BLOCK_SIZE > TILE_TOKENS ? token % BLOCK_SIZE : 0;
+#pragma unroll
+        for (int box = 0; box < BOXES; box++) {
+            tma_load_3d(layout.k(kv.stage) + box * BOX_TOKENS * HEAD_DIM, &args.k, full, 0, row, blocks[box],
+                        EVICT_FIRST);
+            tma_load_2d(layout.scales(kv.stage) + box * BOX_SCALE_PITCH * 4, &args.scales, full, row, blocks[box],
+                        EVICT_FIRST);
+        }
+    }
+
+    __device__ __forceinline__ void end() {
+        mbarrier_wait(layout.q_empty(q.stage), q.parity ^ 1);
+        *shared_pointer<RequestNote>(layout.note(q.stage)) = RequestNote{-1, 0, 0, 0};
+        mbarrier_arrive(layout.q_full(q.stage));
+    }
+
+    /* Walks tiles x, x + step, ... of the sequence that starts with the requests at `base` (a multiple of 32); tiles at
+     * or past `end` (counted like x), or at or past tile `last_tile` of request `last_request`, are left out. Bounded by
+     * the batch whatever the arguments are. */
+    __device__ __forceinline__ void walk(int base, i64 x, i64 end, int step, int first_request, int last_request,
+                                         int last_tile, const int *chunk_tiles, int chunk_length) {
+        i64 begin = x;
+        for (; base < args.batch && base <= last_request && x < end; base += 32) {
+            if (args.batch > 32 && chunk_tiles != nullptr && base % chunk_length == 0 &&
+                chunk_tiles[base / chunk_length] == 0) {
+                base += chunk_length - 32;
+                continue;
+            }
+            const int request = base + lane_id();
+            const int length =
+                request < args.batch && request >= first_request ? request_length(args, request) : 0;
+            int tiles = tiles_of(length);
+            if (request >= last_request)
+                tiles = request == last_request ? min(tiles, last_tile) : 0;
+            const int inclusive = warp_inclusive_scan(tiles);
+            const int exclusive = inclusive - tiles;
+            const int total = __shfl_sync(FULL_WARP, inclusive, 31);
+            const int stop = static_cast<int>(min(static_cast<i64>(total), end));
+            while (x < stop) {
+                const int own = static_cast<int>(x) + lane_id() * step;
+                const int count = min(32, (stop - static_cast<int>(x) + step - 1) / step);
+                issue(base, own, step, max(exclusive, static_cast<int>(max(begin, 0ll))), min(inclusive, stop), length,
+                      inclusive, exclusive, count);
+                x += static_cast<i64>(count) * step;
+            }
+            x -= total;
+            end -= total;
+            begin -= total;
+        }
+    }
+
+    /* Plans and issues `count` tiles; lane i has tile number `own` of the 32 requests at `base`, and as a request it has
+     * the tiles [exclusive, inclusive), of which this walk takes [begin, end). */
+    __device__ __forceinline__ void issue(int base, int own, int step, int begin, int end, int length, int inclusive,
+                                          int exclusive, int count) {
+        int owner = 0; /* lane of the request that holds the tile */
+#pragma unroll
+        for (int half = 16; half > 0; half /= 2)
+            owner += __shfl_sync(FULL_WARP, inclusive, owner + half - 1) <= own ? half : 0;
+        const int request = base + owner;
+        const int first = __shfl_sync(FULL_WARP, exclusive, owner);
+        const int taken_from = __shfl_sync(FULL_WARP, begin, owner);
+        const int taken_to = __shfl_sync(FULL_WARP, end, owner);
+        const int tokens = __shfl_sync(FULL_WARP, length, owner);
+
+        const int token = (own - first) * TILE_TOKENS;
+        const bool first_tile = own - step < taken_from;
+        const RequestNote note{request, token, (taken_to - own + step - 1) / step, 0};
+
+        int blocks[BOXES];
+        if (lane_id() < count) {
+            const int *row = args.block_tables + request * args.table_stride;
+#pragma unroll
+            for (int box = 0; box < BOXES; box++) {
+                const int start = token + box * BOX_TOKENS;
+                blocks[box] = start < tokens ? row[start / BLOCK_SIZE] : -1;
+            }
+        }
+        const u32 firsts = __ballot_sync(FULL_WARP, first_tile);
+        for (int turn = 0; turn < count; turn++) {
+            if (lane_id() == turn) {
+                if (first_tile)
+                    load_q(note);
+                load_tile(token, blocks);
+            }
+            __syncwarp();
+            kv.advance(args.stages);
+            if (firsts >> turn & 1)
+                q.advance(Q_STAGES);
+        }
+    }
+
+    /* Finds this CTA's share and walks it. The CTAs of one SM's share take its tiles in turn. `length` is that of request
+     * lane_id() if the batch has no more than 32. */
+    __device__ __forceinline__ void run(int length, const int *chunk_tiles, int chunk_length, int chunks) {
+        const int groups = static_cast<int>(gridDim.x) / CTAS_PER_SM;
+        const int group = static_cast<int>(blockIdx.x) % groups;
+        const int turn = static_cast<int>(blockIdx.x) / groups;
+
+        if (args.schedule == nullptr) {
+            const bool small = args.batch <= 32;
+            const i64 total = small ? warp_sum(tiles_of(length)) : total_tiles(chunk_tiles, chunks);
+            const int each = total >> 31 == 0 ? static_cast<int>(total) / groups : static_cast<int>(total / groups);
+            const int rest = static_cast<int>(total - static_cast<i64>(each) * groups);
+            const i64 start = static_cast<i64>(each) * group + min(group, rest);
+            const int count = each + (group < rest ? 1 : 0);
+            if (count > turn) {
+                i64 before = 0;
+                const int base = small ? 0 : find_chunk(chunk_tiles, chunks, start, &before) * chunk_length;
+                const i64 first = start - before;
+                walk(base, first + turn, first + count, CTAS_PER_SM, 0, args.batch, 0, chunk_tiles, chunk_length);
+            }
+        } else {
+            for (int share = group; share < args.num_shares; share += groups) {
+                const int first_request = max(args.schedule[2 * share], 0);
+                const int first_tile = max(args.schedule[2 * share + 1], 0);
+                const int last_request = min(args.schedule[2 * share + 2], args.batch);
+                const int last_tile = max(args.schedule[2 * share + 3], 0);
+                if (first_request <= last_request)
+                    walk(first_request / 32 * 32, static_cast<i64>(first_tile) + turn, 1ll << 62, CTAS_PER_SM,
+                         first_request, last_request, last_tile, nullptr, 32);
+            }
+        }
+        if (lane_id() == 0)
+            end();
+    }
+};
+
+/* ---- Math ----------------------------------------------------------------------------------------------------- */
+
+/* Math warpgroup GROUP: scores every tile for its query slots, a chunk of slots at a time. */
+template <int GROUP> struct Scorer {
+    static constexpr int FIRST_SLOT = GROUP * SLOTS_PER_WARPGROUP;
+    static constexpr int SLOTS =
+        NEXT_N - FIRST_SLOT < SLOTS_PER_WARPGROUP ? NEXT_N - FIRST_SLOT : SLOTS_PER_WARPGROUP;
+    static constexpr int CHUNKS = (SLOTS + CHUNK_SLOTS - 1) / CHUNK_SLOTS;
+    static constexpr int NO_TOKEN = 0x7fffffff;
+
+    static __host__ __device__ constexpr int slots_of(int chunk) {
+        return SLOTS - chunk * CHUNK_SLOTS < CHUNK_SLOTS ? SLOTS - chunk * CHUNK_SLOTS : CHUNK_SLOTS;
+    }
+
+    const Arguments &args;
+    const Layout &layout;
+    RingCursor kv, q;
+
+    /* Of the current request. */
+    HeadWeights<NUM_HEADS, SLOTS> weights;
+    const int *limits;
+    Output *row; /* of this lane's slot in the first pair of slots */
+
+    /* The chunk whose heads are summed in every lane, but not yet over the lanes, nor stored. */
+    RowPair sums[CHUNK_SLOTS];
+    int token;
+    float scale;
+
+    /* In the end a lane holds one row (token) of one slot: lane & 1 chooses between rows r and r + 8 of its quad, lane & 2
+     * between the slots of a pair. */
+    __device__ __forceinline__ int tile_row() const {
+        return static_cast<int>(threadIdx.x / 32 & 3) * 16 + lane_id() / 4 + (lane_id() & 1) * 8;
+    }
+    __device__ __forceinline__ bool upper_slot() const {
+        return lane_id() & 2;
+    }
+
+    template <int CHUNK> __device__ __forceinline__ void store_sums() {
+#pragma unroll
+        for (int s = 0; s < slots_of(CHUNK); s += 2) {
+            const int slot = CHUNK * CHUNK_SLOTS + s; /* of this warpgroup */
+            const float low = reduce_rows(sums[s]);
+            float kept = low;
+            float sent = low;
+            bool stores = !upper_slot();
+            if (s + 1 < slots_of(CHUNK)) {
+                const float high = reduce_rows(sums[s + 1]);
+                kept = upper_slot() ? high : low;
+                sent = upper_slot() ? low : high;
+                stores = true;
+            }
+            const float sum = kept + __shfl_xor_sync(FULL_WARP, sent, 2);
+            store_if(stores && token < limits[slot], row + slot * args.out_stride + token, sum * scale);
+        }
+    }
+
+    /* Multiplies and sums one chunk; meanwhile the chunk before it is stored. For chunk 0 that is the last one of the
+     * tile before, or none: then the stores are off (token is NO_TOKEN), rather than branched around, because ptxas
+     * serialises wgmmas that are in flight over a branch (advice C7518). */
+    template <int CHUNK> __device__ __forceinline__ void chunks_from(int next_token, float next_scale) {
+        typedef Wgmma<slots_of(CHUNK) * NUM_HEADS> Mma;
+        Accumulator acc[Mma::REGISTERS];
+        const u64 a = wgmma_descriptor<HEAD_DIM>(layout.k(kv.stage));
+        const u64 b = wgmma_descriptor<HEAD_DIM>(layout.q(q.stage) +
+                                                 (FIRST_SLOT + CHUNK * CHUNK_SLOTS) * NUM_HEADS * HEAD_DIM);
+        wgmma_fence();
+        Mma::first(acc, a, b);
+#pragma unroll
+        for (int step = 1; step < HEAD_DIM / 32; step++)
+            Mma::next(acc, a + 2 * step, b + 2 * step);
+        wgmma_commit();
+
+        store_sums<(CHUNK + CHUNKS - 1) % CHUNKS>();
+        if constexpr (CHUNK == 0) {
+            token = next_token;
+            scale = next_scale;
+        }
+
+        wgmma_wait_all();
+#pragma unroll
+        for (int i = 0; i < Mma::REGISTERS; i++)
+            wgmma_pin(acc[i]);
+        if constexpr (CHUNK + 1 == CHUNKS)
+            release(layout.empty(kv.stage));
+#pragma unroll
+        for (int s = 0; s < slots_of(CHUNK); s++)
+            sums[s] = head_sum<NUM_HEADS>(acc, s, weights, CHUNK * CHUNK_SLOTS + s);
+        if constexpr (CHUNK + 1 < CHUNKS)
+            chunks_from<CHUNK + 1>(next_token, next_scale);
+    }
+
+    __device__ __forceinline__ void score_tile(int next_token) {
+        mbarrier_wait(layout.full(kv.stage), kv.parity);
+        const int r = tile_row();
+        chunks_from<0>(next_token, shared_pointer<float>(layout.scales(
+                                       kv.stage))[r / BOX_TOKENS * BOX_SCALE_PITCH + r % BOX_TOKENS]);
+        kv.advance(args.stages);
+    }
+
+    /* One arrival for each warp, once all its lanes have read. */
+    __device__ __forceinline__ void release(u32 barrier) {
+        __syncwarp();
+        if (lane_id() == 0)
+            mbarrier_arrive(barrier);
+    }
+
+    __device__ __forceinline__ void run() {
+        const int slot = FIRST_SLOT + (upper_slot() ? 1 : 0);
+        for (;; q.advance(Q_STAGES)) {
+            mbarrier_wait(layout.q_full(q.stage), q.parity);
+            const RequestNote note = *shared_pointer<RequestNote>(layout.note(q.stage));
+            if (note.tiles == 0)
+                break;
+            weights.load(shared_pointer<float>(layout.weights(q.stage)) + FIRST_SLOT * NUM_HEADS);
+            limits = shared_pointer<int>(layout.limits(q.stage)) + slot;
+            row = args.out + (static_cast<i64>(note.request) * NEXT_N + slot) * args.out_stride;
+            token = NO_TOKEN;
+            scale = 0.f;
+#pragma unroll
+            for (int s = 0; s < CHUNK_SLOTS; s++)
+                sums[s] = RowPair{0.f, 0.f};
+
+            int next_token = note.token + tile_row();
+            for (int tile = 0; tile < note.tiles; tile++, next_token += TILE_STEP)
+                score_tile(next_token);
+            store_sums<CHUNKS - 1>();
+            release(layout.q_empty(q.stage));
+        }
+    }
+};
+
+/* clean_logits: -inf from each row's limit to clean_until, in pieces dealt out over all math threads of the grid. */
+__device__ __forceinline__ void clean_rows(const Arguments &args, int thread) {
+    constexpr int PIECE = 2048;
+    constexpr int MATH_THREADS = 32 * MATH_WARPS;
+    const int pieces = (args.clean_until + PIECE - 1) / PIECE;
+    const i64 items = static_cast<i64>(args.batch) * NEXT_N * pieces;
+    for (i64 item = blockIdx.x; item < items; item += gridDim.x) {
+        const i64 row = item / pieces;
+        const int begin = static_cast<int>(item - row * pieces) * PIECE;
+        const int request = static_cast<int>(row / NEXT_N);
+        const int limit = slot_limit(args, request, static_cast<int>(row - static_cast<i64>(request) * NEXT_N));
+        const int end = min(args.clean_until - begin, PIECE) + begin;
+        Output *out = args.out + row * args.out_stride;
+        for (int column = max(begin, limit) + thread; column < end; column += MATH_THREADS)
+            out[column] = convert<Output>(-__int_as_float(0x7f800000));
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS, CTAS_PER_SM)
+    fp8_paged_mqa_logits(const __grid_constant__ Arguments args) {
+    const Layout layout{shared_address(shared_memory), args.stages};
+    const int thread = static_cast<int>(threadIdx.x);
+    const int warp = thread / 32;
+
+    if (thread == 0) {
+        tma_prefetch_map(&args.k);
+        tma_prefetch_map(&args.scales);
+        tma_prefetch_map(&args.q);
+    }
+    if (warp == 1) {
+        for (int i = lane_id(); i < args.stages; i += 32) {
+            mbarrier_init(layout.full(i), 1);
+            mbarrier_init(layout.empty(i), MATH_WARPS);
+        }
+        if (lane_id() < Q_STAGES) {
+            mbarrier_init(layout.q_full(lane_id()), 1);
+            mbarrier_init(layout.q_empty(lane_id()), MATH_WARPS);
+        }
+        mbarrier_init_fence();
+    }
+
+    grid_dependency_wait();
+    grid_dependency_trigger();
+
+    /* Lengths: up to 32 are read by the producer alone, more are summed in chunks by the whole CTA. */
+    int *chunk_tiles = shared_pointer<int>(layout.chunk_tiles());
+    const int chunk_length = chunk_length_of(args.batch);
+    const int chunks = (args.batch + chunk_length - 1) / chunk_length;
+    int length = 0;
+    if (args.batch <= 32) {
+        if (warp == MATH_WARPS && lane_id() < args.batch)
+            length = request_length(args, lane_id());
+    } else if (args.schedule == nullptr) {
+        sum_chunks(args.batch, chunk_length, warp, THREADS / 32, chunk_tiles,
+                   [&](int request) { return tiles_of(request_length(args, request)); });
+    }
+    __syncthreads();
+
+    if (warp == MATH_WARPS) {
+        Producer producer{args, layout};
+        producer.run(length, chunk_tiles, chunk_length, chunks);
+    } else {
+        if (MATH_WARPGROUPS == 1 || warp < 4)
+            Scorer<0>{args, layout}.run();
+        else
+            Scorer<MATH_WARPGROUPS - 1>{args, layout}.run();
+        if (args.clean_until > 0)
+            clean_rows(args, thread);
+    }
+}

@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: MIT
+ * Types and the few intrinsics every kernel uses. NVRTC compiles these files without any header. */
+
+typedef unsigned int u32;
+typedef unsigned long long u64;
+typedef long long i64;
+
+constexpr u32 FULL_WARP = 0xffffffffu;
+
+__device__ __forceinline__ u32 shared_address(const void *pointer) {
+    return static_cast<u32>(__cvta_generic_to_shared(pointer));
+}
+
+__device__ __forceinline__ int lane_id() {
+    return static_cast<int>(threadIdx.x & 31u);
+}
+
+__device__ __forceinline__ int clamp(int value, int low, int high) {
+    return min(max(value, low), high);
+}
+
+/* Sum over the 32 lanes, in every lane. */
+__device__ __forceinline__ int warp_sum(int value) {
+    return static_cast<int>(__reduce_add_sync(FULL_WARP, static_cast<u32>(value)));
+}
+
+__device__ __forceinline__ int warp_inclusive_scan(int value) {
+#pragma unroll
+    for (int step = 1; step < 32; step *= 2) {
+        const int below = __shfl_up_sync(FULL_WARP, value, step);
+        value += lane_id() >= step ? below : 0;
+    }
+    return value;
+}
+
+/* Programmatic dependent launch (no-ops in an ordinary launch). `wait` returns once the previous kernels of the stream
+ * have completed and their memory is visible; `launch_dependents` only lets the next kernel be scheduled: that kernel's
+ * own wait still lasts until this whole grid is done, so an early trigger exposes nothing. */
+__device__ __forceinline__ void grid_dependency_wait() {
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+}
+
+__device__ __forceinline__ void grid_dependency_trigger() {
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+}

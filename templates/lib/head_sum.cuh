@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: MIT
+ * Epilogue: sum over heads of weight * relu(score), from wgmma accumulators (layout in wgmma.cuh). Needs ACC_F16 and
+ * EPI_F16. A lane sums its own columns; reduce_rows completes the sum. The order of additions depends on the number of
+ * heads alone, so a row's bits do not depend on next_n or on where its slot sits in the wgmma. ReLU keeps NaN. */
+
+/* Partial sums of rows r and r + 8 over the heads 8j + 2q + {0, 1} of one lane. */
+struct RowPair {
+    float low, high;
+};
+
+__device__ __forceinline__ float relu(float x) {
+    float y;
+    asm("max.NaN.f32 %0, %1, 0f00000000;" : "=f"(y) : "f"(x));
+    return y;
+}
+
+__device__ __forceinline__ u32 relu_f16x2(u32 x) {
+    u32 y;
+    asm("max.NaN.f16x2 %0, %1, %2;" : "=r"(y) : "r"(x), "r"(0));
+    return y;
+}
+
+__device__ __forceinline__ u32 fma_f16x2(u32 a, u32 b, u32 c) {
+    u32 d;
+    asm("fma.rn.f16x2 %0, %1, %2, %3;" : "=r"(d) : "r"(a), "r"(b), "r"(c));
+    return d;
+}
+
+__device__ __forceinline__ u32 pack_f16x2(float low, float high) {
+    u32 packed;
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(packed) : "f"(high), "f"(low));
+    return packed;
+}
+
+__device__ __forceinline__ float2 unpack_f16x2(u32 packed) {
+    float2 x;
+    asm("{\n.reg .b16 low, high;\nmov.b32 {low, high}, %2;\ncvt.f32.f16 %0, low;\ncvt.f32.f16 %1, high;\n}"
+        : "=f"(x.x), "=f"(x.y)
+        : "r"(packed));
+    return x;
+}
+
+/* The two adjacent columns of group j (rows r: half 0, r + 8: half 1) in the epilogue's type. */
+__device__ __forceinline__ float2 columns_f32(const float *acc, int j, int half) {
+    return make_float2(acc[4 * j + 2 * half], acc[4 * j + 2 * half + 1]);
+}
+__device__ __forceinline__ float2 columns_f32(const u32 *acc, int j, int half) {
+    return unpack_f16x2(acc[2 * j + half]);
+}
+__device__ __forceinline__ u32 columns_f16x2(const float *acc, int j, int half) {
+    return pack_f16x2(acc[4 * j + 2 * half], acc[4 * j + 2 * half + 1]);
+}
+__device__ __forceinline__ u32 columns_f16x2(const u32 *acc, int j, int half) {
+    return acc[2 * j + half];
+}
+
+/* The weights of SLOTS query slots for the heads that one lane sums, in registers while they fit: shared memory is busy
+ * feeding the tensor cores, and a load waits long. */
+template <int HEADS, int SLOTS> struct HeadWeights {
+    static constexpr int PAIRS = HEADS / 8; /* of one slot */
+    static constexpr bool IN_REGISTERS = SLOTS * PAIRS <= 16;
+
+    const float2 *shared;
+    float2 held[IN_REGISTERS ? SLOTS * PAIRS : 1];
+
+    __device__ __forceinline__ void load(const float *weights) {
+        shared = reinterpret_cast<const float2 *>(weights) + (threadIdx.x & 3);
+        if (IN_REGISTERS) {
+#pragma unroll
+            for (int i = 0; i < SLOTS * PAIRS; i++)
+                held[i] = shared[4 * i];
+        }
+    }
+    __device__ __forceinline__ float2 get(int slot, int j) const {
+        return IN_REGISTERS ? held[slot * PAIRS + j] : shared[4 * (slot * PAIRS + j)];
+    }
+};
+
+/* Slot `column_slot` of the accumulators, which is `slot` of the weights. */
+template <int HEADS, class Register, class Weights>
+__device__ __forceinline__ RowPair head_sum(const Register *acc, int column_slot, const Weights &weights, int slot) {
+    const int first = column_slot * (HEADS / 8);
+    if (EPI_F16) {
+        u32 low = 0, high = 0;
+#pragma unroll
+        for (int j = 0; j < HEADS / 8; j++) {
+            const float2 w = weights.get(slot, j);
+            const u32 w2 = pack_f16x2(w.x, w.y);
+            low = fma_f16x2(w2, relu_f16x2(columns_f16x2(acc, first + j, 0)), low);
+            high = fma_f16x2(w2, relu_f16x2(columns_f16x2(acc, first + j, 1)), high);
+        }
+        const float2 l = unpack_f16x2(low);
+        const float2 h = unpack_f16x2(high);
+        return {l.x + l.y, h.x + h.y};
+    }
+    float2 low = make_float2(0.f, 0.f), high = make_float2(0.f, 0.f);
+#pragma unroll
+    for (int j = 0; j < HEADS / 8; j++) {
+        const float2 w = weights.get(slot, j);
+        const float2 l = columns_f32(acc, first + j, 0);
+        const float2 h = columns_f32(acc, first + j, 1);
+        low.x = __fmaf_rn(w.x, relu(l.x), low.x);
+        low.y = __fmaf_rn(w.y, relu(l.y), low.y);
+        high.x = __fmaf_rn(w.x, relu(h.x), high.x);
+        high.y = __fmaf_rn(w.y, relu(h.y), high.y);
+    }
+    return {low.x + low.y, high.x + high.y};
+}
+
+/* First half of the sum over a quad: afterwards lanes with an even number hold row r, odd ones row r + 8, each summed
+ * over a pair of lanes. The caller adds the other pair's (lane ^ 2). */
+__device__ __forceinline__ float reduce_rows(RowPair sums) {
+    const bool odd = threadIdx.x & 1;
+    const float kept = odd ? sums.high : sums.low;
+    const float sent = odd ? sums.low : sums.high;
+    return kept + __shfl_xor_sync(FULL_WARP, sent, 1);
+}
