@@ -17,9 +17,10 @@ ensure_nvrtc "$attn_scores"
 export ATTNS_CACHE_DIR=$PWD/build/kernels
 
 say "what is here"
-"$attn_scores" info
+info=$("$attn_scores" info)
+printf '%s\n' "$info"
 
-if "$attn_scores" info | grep -q '^device .* kernels for '; then
+if grep -q '^device .* kernels for ' <<<"$info"; then
     say "compiling the kernels for this GPU into $ATTNS_CACHE_DIR"
     "$attn_scores" precompile --num-heads 64 --block-size 64 --next-n 1-4
     say "checking the reference, then the kernels against it"

@@ -81,8 +81,8 @@ ensure_meson() {
     fi
 }
 
-# The include folder of the wheels, where they are installed.
-wheel_folder() {
+# A file of the installed wheels; nothing if it is not there.
+wheel_file() {
     find "$PYTHON_ENV" -path "*/nvidia/*/$1" -print -quit 2>/dev/null
 }
 
@@ -92,9 +92,9 @@ setup_build() {
     shift
     ensure_meson
     if ! python3 tools/build/find_cuda.py >/dev/null 2>&1; then
-        [ -n "$(wheel_folder include/cuda.h)" ] || install_cuda_wheels
+        [ -n "$(wheel_file include/cuda.h)" ] || install_cuda_wheels
         local header
-        header=$(wheel_folder include/cuda.h)
+        header=$(wheel_file include/cuda.h)
         set -- "$@" "-Dcuda-path=$PWD/$(dirname "$header")"
     fi
     say "configuring $folder"
@@ -107,11 +107,14 @@ setup_build() {
 
 # ensure_nvrtc ATTN_SCORES: the library finds an NVRTC, from the wheel if need be.
 ensure_nvrtc() {
-    if "$1" info | grep -q '^compiler *none'; then
-        [ -n "$(wheel_folder 'lib/libnvrtc.so.*')" ] || install_cuda_wheels
-        ATTNS_LIBNVRTC="$PWD/$(wheel_folder 'lib/libnvrtc.so.*')"
+    local info
+    info=$("$1" info)
+    if grep -q '^compiler *none' <<<"$info"; then
+        [ -n "$(wheel_file 'lib/libnvrtc.so.*')" ] || install_cuda_wheels
+        ATTNS_LIBNVRTC="$PWD/$(wheel_file 'lib/libnvrtc.so.*')"
         export ATTNS_LIBNVRTC
-        if "$1" info | grep '^compiler *none'; then
+        info=$("$1" info)
+        if grep '^compiler *none' <<<"$info"; then
             die "NVRTC cannot be used"
         fi
     fi
