@@ -203,58 +203,75 @@ struct Producer {
         mbarrier_arrive(layout.q_full(q.stage));
     }
 
-    /* Walks tiles x, x + step, ... of the sequence that starts with the requests at `base` (a multiple of 32); tiles at
-     * or past `end` (counted like x), or at or past tile `last_tile` of request `last_request`, are left out. Bounded by
-     * the batch whatever the arguments are. */
-    __device__ __forceinline__ void walk(int base, i64 x, i64 end, int step, int first_request, int last_request,
-                                         int last_tile, const int *chunk_tiles, int chunk_length) {
-        i64 begin = x;
-        for (; base < args.batch && base <= last_request && x < end; base += 32) {
-            if (args.batch > 32 && chunk_tiles != nullptr && base % chunk_length == 0 &&
-                chunk_tiles[base / chunk_length] == 0) {
-                base += chunk_length - 32;
+    /* Walks a share: of the requests from `base` (a multiple of 32) on, tiles in sequence, of which this CTA takes every
+     * TILE_STEP-th from `begin` + `turn` on and none at or past `end`; tile numbers count from `base`. Bounded by the
+     * batch whatever the arguments are. */
+    struct Share {
+        int base;
+        int turn;
+        i64 begin, end;
+        /* Of a caller's schedule: where it starts (then `begin` is found from it) and where it ends. */
+        int first_request, first_tile;
+        int last_request, last_tile;
+        /* Of the kernel's own: tiles of each chunk of requests, so that empty ones are skipped; or null. */
+        const int *chunk_tiles;
+        int chunk_length;
+    };
+
+    __device__ __forceinline__ void walk(const Share &share) {
+        i64 begin = share.begin;
+        i64 end = share.end;
+        i64 x = begin + share.turn;
+        for (int base = share.base; base < args.batch && base <= share.last_request && x < end; base += 32) {
+            if (share.chunk_tiles != nullptr && base % share.chunk_length == 0 &&
+                share.chunk_tiles[base / share.chunk_length] == 0) {
+                base += share.chunk_length - 32;
                 continue;
             }
             const int request = base + lane_id();
             const int length =
-                request < args.batch && request >= first_request ? request_length(args, request) : 0;
+                request < args.batch && request >= share.first_request ? request_length(args, request) : 0;
             int tiles = tiles_of(length);
-            if (request >= last_request)
-                tiles = request == last_request ? min(tiles, last_tile) : 0;
+            if (base <= share.first_request) {
+                begin = min(share.first_tile, __shfl_sync(FULL_WARP, tiles, share.first_request - base));
+                x = begin + share.turn;
+            }
+            if (request >= share.last_request)
+                tiles = request == share.last_request ? min(tiles, share.last_tile) : 0;
             const int inclusive = warp_inclusive_scan(tiles);
             const int exclusive = inclusive - tiles;
             const int total = __shfl_sync(FULL_WARP, inclusive, 31);
             const int stop = static_cast<int>(min(static_cast<i64>(total), end));
+            const int taken_from = max(exclusive, static_cast<int>(max(begin, 0ll)));
             while (x < stop) {
-                const int own = static_cast<int>(x) + lane_id() * step;
-                const int count = min(32, (stop - static_cast<int>(x) + step - 1) / step);
-                issue(base, own, step, max(exclusive, static_cast<int>(max(begin, 0ll))), min(inclusive, stop), length,
-                      inclusive, exclusive, count);
-                x += static_cast<i64>(count) * step;
+                const int count = min(32, (stop - static_cast<int>(x) + CTAS_PER_SM - 1) / CTAS_PER_SM);
+                issue(base, static_cast<int>(x) + lane_id() * CTAS_PER_SM, count, length, inclusive, exclusive,
+                      taken_from, min(inclusive, stop));
+                x += static_cast<i64>(count) * CTAS_PER_SM;
             }
             x -= total;
-            end -= total;
             begin -= total;
+            end -= total;
         }
     }
 
-    /* Plans and issues `count` tiles; lane i has tile number `own` of the 32 requests at `base`, and as a request it has
-     * the tiles [exclusive, inclusive), of which this walk takes [begin, end). */
-    __device__ __forceinline__ void issue(int base, int own, int step, int begin, int end, int length, int inclusive,
-                                          int exclusive, int count) {
+    /* Plans and issues `count` tiles; lane i has tile number `own` of the 32 requests at `base`. As a request, a lane has
+     * the tiles [exclusive, inclusive), of which the walk takes [taken_from, taken_to), and `length` tokens. */
+    __device__ __forceinline__ void issue(int base, int own, int count, int length, int inclusive, int exclusive,
+                                          int taken_from, int taken_to) {
         int owner = 0; /* lane of the request that holds the tile */
 #pragma unroll
         for (int half = 16; half > 0; half /= 2)
             owner += __shfl_sync(FULL_WARP, inclusive, owner + half - 1) <= own ? half : 0;
         const int request = base + owner;
         const int first = __shfl_sync(FULL_WARP, exclusive, owner);
-        const int taken_from = __shfl_sync(FULL_WARP, begin, owner);
-        const int taken_to = __shfl_sync(FULL_WARP, end, owner);
         const int tokens = __shfl_sync(FULL_WARP, length, owner);
+        taken_from = __shfl_sync(FULL_WARP, taken_from, owner);
+        taken_to = __shfl_sync(FULL_WARP, taken_to, owner);
 
         const int token = (own - first) * TILE_TOKENS;
-        const bool first_tile = own - step < taken_from;
-        const RequestNote note{request, token, (taken_to - own + step - 1) / step, 0};
+        const bool first_tile = own - CTAS_PER_SM < taken_from;
+        const RequestNote note{request, token, (taken_to - own + CTAS_PER_SM - 1) / CTAS_PER_SM, 0};
 
         int blocks[BOXES];
         if (lane_id() < count) {
@@ -296,8 +313,9 @@ struct Producer {
             if (count > turn) {
                 i64 before = 0;
                 const int base = small ? 0 : find_chunk(chunk_tiles, chunks, start, &before) * chunk_length;
-                const i64 first = start - before;
-                walk(base, first + turn, first + count, CTAS_PER_SM, 0, args.batch, 0, chunk_tiles, chunk_length);
+                const i64 begin = start - before;
+                walk(Share{base, turn, begin, begin + count, -1, 0, args.batch, 0, small ? nullptr : chunk_tiles,
+                           chunk_length});
             }
         } else {
             for (int share = group; share < args.num_shares; share += groups) {
@@ -305,9 +323,9 @@ struct Producer {
                 const int first_tile = max(args.schedule[2 * share + 1], 0);
                 const int last_request = min(args.schedule[2 * share + 2], args.batch);
                 const int last_tile = max(args.schedule[2 * share + 3], 0);
-                if (first_request <= last_request)
-                    walk(first_request / 32 * 32, static_cast<i64>(first_tile) + turn, 1ll << 62, CTAS_PER_SM,
-                         first_request, last_request, last_tile, nullptr, 32);
+                if (first_request <= last_request && first_request < args.batch)
+                    walk(Share{first_request / 32 * 32, turn, 0, 1ll << 62, first_request, first_tile, last_request,
+                               last_tile, nullptr, 32});
             }
         }
         if (lane_id() == 0)
@@ -317,11 +335,8 @@ struct Producer {
 
 /* ---- Math ----------------------------------------------------------------------------------------------------- */
 
-/* Math warpgroup GROUP: scores every tile for its query slots, a chunk of slots at a time. */
-template <int GROUP> struct Scorer {
-    static constexpr int FIRST_SLOT = GROUP * SLOTS_PER_WARPGROUP;
-    static constexpr int SLOTS =
-        NEXT_N - FIRST_SLOT < SLOTS_PER_WARPGROUP ? NEXT_N - FIRST_SLOT : SLOTS_PER_WARPGROUP;
+/* A math warpgroup: scores every tile for SLOTS query slots, a chunk of slots at a time. */
+template <int SLOTS> struct Scorer {
     static constexpr int CHUNKS = (SLOTS + CHUNK_SLOTS - 1) / CHUNK_SLOTS;
     static constexpr int NO_TOKEN = 0x7fffffff;
 
@@ -331,6 +346,7 @@ template <int GROUP> struct Scorer {
 
     const Arguments &args;
     const Layout &layout;
+    int first_slot;
     RingCursor kv, q;
 
     /* Of the current request. */
@@ -379,7 +395,7 @@ template <int GROUP> struct Scorer {
         Accumulator acc[Mma::REGISTERS];
         const u64 a = wgmma_descriptor<HEAD_DIM>(layout.k(kv.stage));
         const u64 b = wgmma_descriptor<HEAD_DIM>(layout.q(q.stage) +
-                                                 (FIRST_SLOT + CHUNK * CHUNK_SLOTS) * NUM_HEADS * HEAD_DIM);
+                                                 static_cast<u32>((first_slot + CHUNK * CHUNK_SLOTS) * NUM_HEADS * HEAD_DIM));
         wgmma_fence();
         Mma::first(acc, a, b);
 #pragma unroll
@@ -422,13 +438,13 @@ template <int GROUP> struct Scorer {
     }
 
     __device__ __forceinline__ void run() {
-        const int slot = FIRST_SLOT + (upper_slot() ? 1 : 0);
+        const int slot = first_slot + (upper_slot() ? 1 : 0);
         for (;; q.advance(Q_STAGES)) {
             mbarrier_wait(layout.q_full(q.stage), q.parity);
             const RequestNote note = *shared_pointer<RequestNote>(layout.note(q.stage));
             if (note.tiles == 0)
                 break;
-            weights.load(shared_pointer<float>(layout.weights(q.stage)) + FIRST_SLOT * NUM_HEADS);
+            weights.load(shared_pointer<float>(layout.weights(q.stage)) + first_slot * NUM_HEADS);
             limits = shared_pointer<int>(layout.limits(q.stage)) + slot;
             row = args.out + (static_cast<i64>(note.request) * NEXT_N + slot) * args.out_stride;
             token = NO_TOKEN;
@@ -508,10 +524,13 @@ extern "C" __global__ void __launch_bounds__(THREADS, CTAS_PER_SM)
         Producer producer{args, layout};
         producer.run(length, chunk_tiles, chunk_length, chunks);
     } else {
-        if (MATH_WARPGROUPS == 1 || warp < 4)
-            Scorer<0>{args, layout}.run();
+        /* Only the last warpgroup may have fewer slots. */
+        constexpr int LAST_SLOTS = NEXT_N - (MATH_WARPGROUPS - 1) * SLOTS_PER_WARPGROUP;
+        const int first_slot = warp / 4 * SLOTS_PER_WARPGROUP;
+        if (LAST_SLOTS == SLOTS_PER_WARPGROUP || warp / 4 < MATH_WARPGROUPS - 1)
+            Scorer<SLOTS_PER_WARPGROUP>{args, layout, first_slot}.run();
         else
-            Scorer<MATH_WARPGROUPS - 1>{args, layout}.run();
+            Scorer<LAST_SLOTS>{args, layout, first_slot}.run();
         if (args.clean_until > 0)
             clean_rows(args, thread);
     }

@@ -9,7 +9,7 @@ constexpr int THREADS = 1024;
 extern "C" __global__ void __launch_bounds__(THREADS, 1)
     paged_mqa_logits_schedule(const int *seq_lens, i64 stride_b, i64 stride_t, int batch, int slots, int num_shares,
                               int *meta) {
-    __shared__ int chunk_tiles[MAX_CHUNKS];
+    __shared__ i64 chunk_tiles[MAX_CHUNKS];
 
     grid_dependency_wait();
     grid_dependency_trigger();

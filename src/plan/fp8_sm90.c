@@ -9,8 +9,7 @@
 
 enum {
     TILE_TOKENS = 64,
-    MAX_CHUNK_COLUMNS = 128, /* 64 accumulator registers; with as many weights as fit, three warpgroups share an SM */
-    MAX_WARPGROUPS = 4,
+    MAX_CHUNK_COLUMNS = 128,
     MAX_CTAS_PER_SM = 3,
     MAX_STAGES = 32,
     MIN_STAGES = 4,  /* below, loads no longer cover the latency of memory */
@@ -99,23 +98,41 @@ static const char *output_type(int dtype) {
     return dtype == ATTNS_DTYPE_F32 ? "float" : dtype == ATTNS_DTYPE_F16 ? "Half" : "Bfloat16";
 }
 
+typedef struct shape {
+    int slots_per_chunk, slots_per_warpgroup, ctas_per_sm;
+} shape;
+
+/* Registers decide: an SM has 512 for each lane of a quarter, shared by that quarter's warps, so with w warps on each
+ * quarter a thread has about 512 / w. 3 CTAs of 5 warps leave 128: accumulators for 128 columns and the weights of as
+ * many heads. One CTA of 3 warpgroups and a producer likewise; of 4 warpgroups only 96, enough for 64 columns. */
+static shape choose_shape(const attns_problem *p, const attns_target *target) {
+    shape best;
+    int max_slots = MAX_CHUNK_COLUMNS / p->num_heads < p->next_n ? MAX_CHUNK_COLUMNS / p->num_heads : p->next_n;
+    int chunks = divide_up(p->next_n, max_slots);
+    best.ctas_per_sm = chunks > 2 ? 1 : MAX_CTAS_PER_SM;
+    while (best.ctas_per_sm > 1 && stages_that_fit(p, target, best.ctas_per_sm, 1) < MIN_STAGES)
+        best.ctas_per_sm--;
+    int max_warpgroups = best.ctas_per_sm > 1 ? 1 : 3;
+    if (best.ctas_per_sm == 1 && chunks > 3 && p->num_heads <= MAX_CHUNK_COLUMNS / 2) {
+        max_slots = MAX_CHUNK_COLUMNS / 2 / p->num_heads;
+        chunks = divide_up(p->next_n, max_slots);
+        max_warpgroups = 4;
+    }
+    best.slots_per_chunk = divide_up(p->next_n, chunks); /* of equal size where possible */
+    chunks = divide_up(p->next_n, best.slots_per_chunk);
+    best.slots_per_warpgroup = best.slots_per_chunk * divide_up(chunks, max_warpgroups);
+    return best;
+}
+
 attns_status attns_plan_fp8_sm90(const attns_problem *p, attns_plan *plan) {
     const attns_status status = check(p);
     if (status)
         return status;
 
-    /* Slots go into the fewest chunks, of equal size where possible. */
-    const int max_slots = MAX_CHUNK_COLUMNS / p->num_heads < p->next_n ? MAX_CHUNK_COLUMNS / p->num_heads : p->next_n;
-    const int slots_per_chunk = divide_up(p->next_n, divide_up(p->next_n, max_slots));
-    const int chunks = divide_up(p->next_n, slots_per_chunk);
-
-    /* Small CTAs of one math warpgroup start sooner than large ones and hide each other's waits; where the queries
-     * leave no room for that, one CTA shares them among its warpgroups. */
-    int ctas_per_sm = MAX_CTAS_PER_SM;
-    while (ctas_per_sm > 1 && stages_that_fit(p, &plan->target, ctas_per_sm, 1) < MIN_STAGES)
-        ctas_per_sm--;
-    const int max_warpgroups = ctas_per_sm == 1 ? MAX_WARPGROUPS : 1;
-    const int slots_per_warpgroup = slots_per_chunk * divide_up(chunks, max_warpgroups);
+    const shape cut = choose_shape(p, &plan->target);
+    const int slots_per_chunk = cut.slots_per_chunk;
+    const int ctas_per_sm = cut.ctas_per_sm;
+    const int slots_per_warpgroup = cut.slots_per_warpgroup;
     const int q_stages = stages_that_fit(p, &plan->target, ctas_per_sm, 2) >= GOOD_STAGES ? 2 : 1;
 
     plan->template_file = "fp8_paged_mqa_logits_sm90.cu";

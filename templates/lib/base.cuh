@@ -24,6 +24,13 @@ __device__ __forceinline__ int warp_sum(int value) {
     return static_cast<int>(__reduce_add_sync(FULL_WARP, static_cast<u32>(value)));
 }
 
+__device__ __forceinline__ i64 warp_sum(i64 value) {
+#pragma unroll
+    for (int step = 16; step > 0; step /= 2)
+        value += __shfl_xor_sync(FULL_WARP, value, step);
+    return value;
+}
+
 __device__ __forceinline__ int warp_inclusive_scan(int value) {
 #pragma unroll
     for (int step = 1; step < 32; step *= 2) {

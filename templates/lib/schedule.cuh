@@ -15,13 +15,14 @@ __device__ __forceinline__ int tiles_of(int tokens) {
     return static_cast<int>((static_cast<u32>(tokens) + (TILE_TOKENS - 1)) / TILE_TOKENS);
 }
 
-/* Sums tiles(request) over each chunk into chunk_tiles, by all warps of the CTA. A barrier must follow. */
-template <class Tiles>
-__device__ __forceinline__ void sum_chunks(int batch, int chunk_length, int warp, int warps, int *chunk_tiles,
+/* Sums tiles(request) over each chunk into chunk_tiles, by all warps of the CTA. A barrier must follow. Sum is int where
+ * lengths are bounded by a real output, i64 where they may be anything. */
+template <class Sum, class Tiles>
+__device__ __forceinline__ void sum_chunks(int batch, int chunk_length, int warp, int warps, Sum *chunk_tiles,
                                            const Tiles &tiles) {
     for (int chunk = warp; static_cast<i64>(chunk) * chunk_length < batch; chunk += warps) {
         const int first = chunk * chunk_length;
-        int sum = 0;
+        Sum sum = 0;
         for (int i = lane_id(); i < chunk_length; i += 32)
             sum += first + i < batch ? tiles(first + i) : 0;
         sum = warp_sum(sum);
@@ -31,20 +32,17 @@ __device__ __forceinline__ void sum_chunks(int batch, int chunk_length, int warp
 }
 
 /* Called by one whole warp: all tiles of the batch. */
-__device__ __forceinline__ i64 total_tiles(const int *chunk_tiles, int chunks) {
+template <class Sum> __device__ __forceinline__ i64 total_tiles(const Sum *chunk_tiles, int chunks) {
     i64 total = 0;
-    for (int row = 0; row < chunks; row += 32) {
-        const int chunk = row + lane_id();
-        const int value = chunk < chunks ? chunk_tiles[chunk] : 0;
-        /* 32 chunks can pass 2^31 tiles: sum the halves apart. */
-        total += static_cast<i64>(warp_sum(value >> 16)) * 65536 + warp_sum(value & 0xffff);
-    }
-    return total;
+    for (int chunk = lane_id(); chunk < chunks; chunk += 32)
+        total += chunk_tiles[chunk];
+    return warp_sum(total);
 }
 
 /* Called by one whole warp: the chunk that holds tile number `target` (target < total); *before gets the tiles in the
  * chunks ahead of it. */
-__device__ __forceinline__ int find_chunk(const int *chunk_tiles, int chunks, i64 target, i64 *before) {
+template <class Sum>
+__device__ __forceinline__ int find_chunk(const Sum *chunk_tiles, int chunks, i64 target, i64 *before) {
     i64 passed = 0;
     for (int row = 0; row < chunks; row += 32) {
         const int chunk = row + lane_id();
