@@ -23,6 +23,9 @@ uint64_t choose_seed(void) {
 }
 
 int fixture_open(void) {
+    const char *filter = getenv("ATTNS_TEST_FILTER");
+    if (filter && *filter)
+        cmocka_set_test_filter(filter);
     if (!gpu_open(&fx.gpu, 0)) {
         printf("skipped: %s\n", fx.gpu.reason);
         return TEST_SKIPPED;

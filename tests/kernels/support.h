@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * What the GPU tests share: one device, one library context, one stream, one seed. The seed is $ATTNS_TEST_SEED or from
- * the clock, and is printed. */
+ * the clock, and is printed. $ATTNS_TEST_FILTER, a pattern such as "*guard*", chooses tests by name. */
 #ifndef ATTNS_TESTS_KERNELS_SUPPORT_H_
 #define ATTNS_TESTS_KERNELS_SUPPORT_H_
 
