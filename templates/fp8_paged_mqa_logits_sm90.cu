@@ -20,27 +20,21 @@ constexpr int HEAD_DIM = @HEAD_DIM@;
 constexpr int BLOCK_SIZE = @BLOCK_SIZE@;
 constexpr int NEXT_N = @NEXT_N@;
 constexpr int MATH_WARPGROUPS = @MATH_WARPGROUPS@;
-constexpr int CTAS_PER_SM = @CTAS_PER_SM@;
+constexpr int MAX_CTAS_PER_SM = @MAX_CTAS_PER_SM@;         /* the launch may use fewer */
 constexpr int Q_STAGES = @Q_STAGES@;
 constexpr int CHUNK_SLOTS = @CHUNK_SLOTS@;                 /* query slots in one wgmma */
-constexpr int SLOTS_PER_WARPGROUP = @SLOTS_PER_WARPGROUP@; /* the last warpgroup may have fewer */
+constexpr int CHUNKS = @CHUNKS@;                           /* of a warpgroup */
+constexpr bool WEIGHTS_IN_REGISTERS = @WEIGHTS_IN_REGISTERS@;
 constexpr bool ACC_F16 = @ACC_F16@;
 constexpr bool EPI_F16 = @EPI_F16@;
 typedef @OUT_TYPE@ Output;
 
-/* wgmma for whole chunks, and for the shorter last chunk of a warpgroup where slots do not divide evenly. */
 #if @ACC_F16@
 typedef u32 Accumulator;
 WGMMA_DEFINE(u32, F16, @CHUNK_N@, @CHUNK_REGISTERS@, @CHUNK_B@)
-#if @TAIL_N@ != @CHUNK_N@
-WGMMA_DEFINE(u32, F16, @TAIL_N@, @TAIL_REGISTERS@, @TAIL_B@)
-#endif
 #else
 typedef float Accumulator;
 WGMMA_DEFINE(float, F32, @CHUNK_N@, @CHUNK_REGISTERS@, @CHUNK_B@)
-#if @TAIL_N@ != @CHUNK_N@
-WGMMA_DEFINE(float, F32, @TAIL_N@, @TAIL_REGISTERS@, @TAIL_B@)
-#endif
 #endif
 #include "lib/head_sum.cuh"
 
@@ -73,18 +67,18 @@ struct Arguments {
     int clean_until; /* -inf is written from a row's limit to this column; 0: nothing is */
     int per_slot_lens;
     int num_shares;
-    int stages; /* of the KV ring */
+    int stages;      /* of the KV ring */
+    int ctas_per_sm; /* the grid is this times the number of SMs; at most MAX_CTAS_PER_SM */
+    u32 ctas_reciprocal; /* 2^32 / ctas_per_sm, rounded up; for 1 unused */
 };
 
 /* What the math warpgroups must know of a request. tiles == 0 ends the work. */
 struct alignas(16) RequestNote {
     int request;
     int token; /* first token of the first tile */
-    int tiles; /* for this CTA; each is TILE_STEP tokens after the one before */
+    int tiles; /* for this CTA; the CTAs of an SM's share take its tiles in turn */
     int unused;
 };
-/* The CTAs that share an SM take the tiles of a request in turn. */
-constexpr int TILE_STEP = CTAS_PER_SM * TILE_TOKENS;
 
 /* Addresses in shared memory, from the 1024-aligned base: Q stages, KV ring, scale ring, then small things. */
 struct Layout {
@@ -204,24 +198,35 @@ struct Producer {
     }
 
     /* Walks a share: of the requests from `base` (a multiple of 32) on, tiles in sequence, of which this CTA takes every
-     * TILE_STEP-th from `begin` + `turn` on and none at or past `end`; tile numbers count from `base`. Bounded by the
+     * ctas_per_sm-th from `begin` + `turn` on and none at or past `end`; tile numbers count from `base`. Bounded by the
      * batch whatever the arguments are. */
     struct Share {
         int base;
         int turn;
-        i64 begin, end;
+        int begin, end;
         /* Of a caller's schedule: where it starts (then `begin` is found from it) and where it ends. */
         int first_request, first_tile;
         int last_request, last_tile;
         /* Of the kernel's own: tiles of each chunk of requests, so that empty ones are skipped; or null. */
         const int *chunk_tiles;
         int chunk_length;
+        /* Length of request lane_id() if it is known already (the batch has no more than 32), else -1. */
+        int length;
     };
 
+    __device__ __forceinline__ int divide_by_ctas(int x) const {
+        return MAX_CTAS_PER_SM == 1 ? x : static_cast<int>(__umulhi(static_cast<u32>(x), args.ctas_reciprocal));
+    }
+
+    /* Of the tiles [from, to), how many are this CTA's if `from` is. */
+    __device__ __forceinline__ int tiles_in_turn(int from, int to) const {
+        return divide_by_ctas(to - from + args.ctas_per_sm - 1);
+    }
+
     __device__ __forceinline__ void walk(const Share &share) {
-        i64 begin = share.begin;
-        i64 end = share.end;
-        i64 x = begin + share.turn;
+        int begin = share.begin;
+        int end = share.end;
+        int x = begin + share.turn;
         for (int base = share.base; base < args.batch && base <= share.last_request && x < end; base += 32) {
             if (share.chunk_tiles != nullptr && base % share.chunk_length == 0 &&
                 share.chunk_tiles[base / share.chunk_length] == 0) {
@@ -229,8 +234,9 @@ struct Producer {
                 continue;
             }
             const int request = base + lane_id();
-            const int length =
-                request < args.batch && request >= share.first_request ? request_length(args, request) : 0;
+            int length = share.length;
+            if (length < 0)
+                length = request < args.batch && request >= share.first_request ? request_length(args, request) : 0;
             int tiles = tiles_of(length);
             if (base <= share.first_request) {
                 begin = min(share.first_tile, __shfl_sync(FULL_WARP, tiles, share.first_request - base));
@@ -241,13 +247,13 @@ struct Producer {
             const int inclusive = warp_inclusive_scan(tiles);
             const int exclusive = inclusive - tiles;
             const int total = __shfl_sync(FULL_WARP, inclusive, 31);
-            const int stop = static_cast<int>(min(static_cast<i64>(total), end));
-            const int taken_from = max(exclusive, static_cast<int>(max(begin, 0ll)));
+            const int stop = min(total, end);
+            const int taken_from = max(exclusive, begin);
             while (x < stop) {
-                const int count = min(32, (stop - static_cast<int>(x) + CTAS_PER_SM - 1) / CTAS_PER_SM);
-                issue(base, static_cast<int>(x) + lane_id() * CTAS_PER_SM, count, length, inclusive, exclusive,
+                const int count = min(32, tiles_in_turn(x, stop));
+                issue(base, x + lane_id() * args.ctas_per_sm, count, length, inclusive, exclusive,
                       taken_from, min(inclusive, stop));
-                x += static_cast<i64>(count) * CTAS_PER_SM;
+                x += count * args.ctas_per_sm;
             }
             x -= total;
             begin -= total;
@@ -259,10 +265,14 @@ struct Producer {
      * the tiles [exclusive, inclusive), of which the walk takes [taken_from, taken_to), and `length` tokens. */
     __device__ __forceinline__ void issue(int base, int own, int count, int length, int inclusive, int exclusive,
                                           int taken_from, int taken_to) {
-        int owner = 0; /* lane of the request that holds the tile */
+        /* Lane of the request that holds the tile: mostly the same for all. */
+        int owner = __popc(__ballot_sync(FULL_WARP, inclusive <= __shfl_sync(FULL_WARP, own, 0)));
+        if (__shfl_sync(FULL_WARP, inclusive, owner) <= __shfl_sync(FULL_WARP, own, count - 1)) {
+            owner = 0;
 #pragma unroll
-        for (int half = 16; half > 0; half /= 2)
-            owner += __shfl_sync(FULL_WARP, inclusive, owner + half - 1) <= own ? half : 0;
+            for (int half = 16; half > 0; half /= 2)
+                owner += __shfl_sync(FULL_WARP, inclusive, owner + half - 1) <= own ? half : 0;
+        }
         const int request = base + owner;
         const int first = __shfl_sync(FULL_WARP, exclusive, owner);
         const int tokens = __shfl_sync(FULL_WARP, length, owner);
@@ -270,8 +280,8 @@ struct Producer {
         taken_to = __shfl_sync(FULL_WARP, taken_to, owner);
 
         const int token = (own - first) * TILE_TOKENS;
-        const bool first_tile = own - CTAS_PER_SM < taken_from;
-        const RequestNote note{request, token, (taken_to - own + CTAS_PER_SM - 1) / CTAS_PER_SM, 0};
+        const bool first_tile = own - args.ctas_per_sm < taken_from;
+        const RequestNote note{request, token, tiles_in_turn(own, taken_to), 0};
 
         int blocks[BOXES];
         if (lane_id() < count) {
@@ -296,26 +306,42 @@ struct Producer {
         }
     }
 
+    /* Brings the block ids closer that this CTA needs if all requests are as long as they may be, while the lengths are
+     * still on their way: right for requests of equal length, harmless for others. A prefetch is no read: it cannot fault,
+     * and what it brings is used only where the lengths say so. */
+    __device__ __forceinline__ void prefetch_table() const {
+        const int tiles = tiles_of(args.max_tokens);
+        const u32 total = static_cast<u32>(args.batch) * static_cast<u32>(tiles);
+        const u32 groups = static_cast<u32>(divide_by_ctas(static_cast<int>(gridDim.x)));
+        const u32 turn = blockIdx.x / groups + static_cast<u32>(lane_id() * args.ctas_per_sm);
+        const u32 tile = total / groups * (blockIdx.x % groups) + min(blockIdx.x % groups, total % groups) + turn;
+        if (tile < total) {
+            const u32 request = tile / static_cast<u32>(tiles);
+            const u32 column = (tile - request * static_cast<u32>(tiles)) * TILE_TOKENS / BLOCK_SIZE;
+            asm volatile("prefetch.global.L1 [%0];" ::"l"(args.block_tables + request * args.table_stride + column));
+        }
+    }
+
     /* Finds this CTA's share and walks it. The CTAs of one SM's share take its tiles in turn. `length` is that of request
      * lane_id() if the batch has no more than 32. */
     __device__ __forceinline__ void run(int length, const int *chunk_tiles, int chunk_length, int chunks) {
-        const int groups = static_cast<int>(gridDim.x) / CTAS_PER_SM;
+        const int groups = divide_by_ctas(static_cast<int>(gridDim.x));
         const int group = static_cast<int>(blockIdx.x) % groups;
         const int turn = static_cast<int>(blockIdx.x) / groups;
 
         if (args.schedule == nullptr) {
             const bool small = args.batch <= 32;
-            const i64 total = small ? warp_sum(tiles_of(length)) : total_tiles(chunk_tiles, chunks);
-            const int each = total >> 31 == 0 ? static_cast<int>(total) / groups : static_cast<int>(total / groups);
-            const int rest = static_cast<int>(total - static_cast<i64>(each) * groups);
-            const i64 start = static_cast<i64>(each) * group + min(group, rest);
+            const int total = small ? warp_sum(tiles_of(length)) : total_tiles(chunk_tiles, chunks);
+            const int each = total / groups;
+            const int rest = total - each * groups;
+            const int start = each * group + min(group, rest);
             const int count = each + (group < rest ? 1 : 0);
             if (count > turn) {
-                i64 before = 0;
+                int before = 0;
                 const int base = small ? 0 : find_chunk(chunk_tiles, chunks, start, &before) * chunk_length;
-                const i64 begin = start - before;
+                const int begin = start - before;
                 walk(Share{base, turn, begin, begin + count, -1, 0, args.batch, 0, small ? nullptr : chunk_tiles,
-                           chunk_length});
+                           chunk_length, small ? length : -1});
             }
         } else {
             for (int share = group; share < args.num_shares; share += groups) {
@@ -324,8 +350,8 @@ struct Producer {
                 const int last_request = min(args.schedule[2 * share + 2], args.batch);
                 const int last_tile = max(args.schedule[2 * share + 3], 0);
                 if (first_request <= last_request && first_request < args.batch)
-                    walk(Share{first_request / 32 * 32, turn, 0, 1ll << 62, first_request, first_tile, last_request,
-                               last_tile, nullptr, 32});
+                    walk(Share{first_request / 32 * 32, turn, 0, 0x7fffffff, first_request, first_tile, last_request,
+                               last_tile, nullptr, 32, -1});
             }
         }
         if (lane_id() == 0)
@@ -335,14 +361,13 @@ struct Producer {
 
 /* ---- Math ----------------------------------------------------------------------------------------------------- */
 
-/* A math warpgroup: scores every tile for SLOTS query slots, a chunk of slots at a time. */
-template <int SLOTS> struct Scorer {
-    static constexpr int CHUNKS = (SLOTS + CHUNK_SLOTS - 1) / CHUNK_SLOTS;
+/* A math warpgroup: scores every tile for its query slots, a chunk of slots at a time. Where next_n does not fill the
+ * chunks, the slots past it are computed from whatever lies behind the queries, and not stored. */
+struct Scorer {
+    typedef Wgmma<CHUNK_SLOTS * NUM_HEADS> Mma;
+    static constexpr int SLOTS = CHUNKS * CHUNK_SLOTS;
+    static constexpr bool RAGGED = MATH_WARPGROUPS * SLOTS != NEXT_N;
     static constexpr int NO_TOKEN = 0x7fffffff;
-
-    static __host__ __device__ constexpr int slots_of(int chunk) {
-        return SLOTS - chunk * CHUNK_SLOTS < CHUNK_SLOTS ? SLOTS - chunk * CHUNK_SLOTS : CHUNK_SLOTS;
-    }
 
     const Arguments &args;
     const Layout &layout;
@@ -370,18 +395,20 @@ template <int SLOTS> struct Scorer {
 
     template <int CHUNK> __device__ __forceinline__ void store_sums() {
 #pragma unroll
-        for (int s = 0; s < slots_of(CHUNK); s += 2) {
+        for (int s = 0; s < CHUNK_SLOTS; s += 2) {
             const int slot = CHUNK * CHUNK_SLOTS + s; /* of this warpgroup */
             const float low = reduce_rows(sums[s]);
             float kept = low;
             float sent = low;
-            bool stores = !upper_slot();
-            if (s + 1 < slots_of(CHUNK)) {
+            int own_slot = slot;
+            if (s + 1 < CHUNK_SLOTS) {
                 const float high = reduce_rows(sums[s + 1]);
                 kept = upper_slot() ? high : low;
                 sent = upper_slot() ? low : high;
-                stores = true;
+                own_slot += upper_slot() ? 1 : 0;
             }
+            const bool stores =
+                (s + 1 < CHUNK_SLOTS || !upper_slot()) && (!RAGGED || first_slot + own_slot < NEXT_N);
             const float sum = kept + __shfl_xor_sync(FULL_WARP, sent, 2);
             store_if(stores && token < limits[slot], row + slot * args.out_stride + token, sum * scale);
         }
@@ -391,7 +418,6 @@ template <int SLOTS> struct Scorer {
      * tile before, or none: then the stores are off (token is NO_TOKEN), rather than branched around, because ptxas
      * serialises wgmmas that are in flight over a branch (advice C7518). */
     template <int CHUNK> __device__ __forceinline__ void chunks_from(int next_token, float next_scale) {
-        typedef Wgmma<slots_of(CHUNK) * NUM_HEADS> Mma;
         Accumulator acc[Mma::REGISTERS];
         const u64 a = wgmma_descriptor<HEAD_DIM>(layout.k(kv.stage));
         const u64 b = wgmma_descriptor<HEAD_DIM>(layout.q(q.stage) +
@@ -416,7 +442,7 @@ template <int SLOTS> struct Scorer {
         if constexpr (CHUNK + 1 == CHUNKS)
             release(layout.empty(kv.stage));
 #pragma unroll
-        for (int s = 0; s < slots_of(CHUNK); s++)
+        for (int s = 0; s < CHUNK_SLOTS; s++)
             sums[s] = head_sum<NUM_HEADS>(acc, s, weights, CHUNK * CHUNK_SLOTS + s);
         if constexpr (CHUNK + 1 < CHUNKS)
             chunks_from<CHUNK + 1>(next_token, next_scale);
@@ -454,7 +480,7 @@ template <int SLOTS> struct Scorer {
                 sums[s] = RowPair{0.f, 0.f};
 
             int next_token = note.token + tile_row();
-            for (int tile = 0; tile < note.tiles; tile++, next_token += TILE_STEP)
+            for (int tile = 0; tile < note.tiles; tile++, next_token += args.ctas_per_sm * TILE_TOKENS)
                 score_tile(next_token);
             store_sums<CHUNKS - 1>();
             release(layout.q_empty(q.stage));
@@ -480,7 +506,7 @@ __device__ __forceinline__ void clean_rows(const Arguments &args, int thread) {
     }
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS, CTAS_PER_SM)
+extern "C" __global__ void __launch_bounds__(THREADS, MAX_CTAS_PER_SM)
     fp8_paged_mqa_logits(const __grid_constant__ Arguments args) {
     const Layout layout{shared_address(shared_memory), args.stages};
     const int thread = static_cast<int>(threadIdx.x);
@@ -518,19 +544,15 @@ extern "C" __global__ void __launch_bounds__(THREADS, CTAS_PER_SM)
         sum_chunks(args.batch, chunk_length, warp, THREADS / 32, chunk_tiles,
                    [&](int request) { return tiles_of(request_length(args, request)); });
     }
+    if (warp == MATH_WARPS && args.schedule == nullptr)
+        Producer{args, layout}.prefetch_table();
     __syncthreads();
 
     if (warp == MATH_WARPS) {
         Producer producer{args, layout};
         producer.run(length, chunk_tiles, chunk_length, chunks);
     } else {
-        /* Only the last warpgroup may have fewer slots. */
-        constexpr int LAST_SLOTS = NEXT_N - (MATH_WARPGROUPS - 1) * SLOTS_PER_WARPGROUP;
-        const int first_slot = warp / 4 * SLOTS_PER_WARPGROUP;
-        if (LAST_SLOTS == SLOTS_PER_WARPGROUP || warp / 4 < MATH_WARPGROUPS - 1)
-            Scorer<SLOTS_PER_WARPGROUP>{args, layout, first_slot}.run();
-        else
-            Scorer<LAST_SLOTS>{args, layout, first_slot}.run();
+        Scorer{args, layout, warp / 4 * Scorer::SLOTS}.run();
         if (args.clean_until > 0)
             clean_rows(args, thread);
     }

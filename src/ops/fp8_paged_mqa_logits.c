@@ -25,6 +25,8 @@ typedef struct fp8_kernel_arguments {
     int per_slot_lens;
     int num_shares;
     int stages;
+    int ctas_per_sm;
+    unsigned ctas_reciprocal;
 } fp8_kernel_arguments;
 
 static int64_t min64(int64_t a, int64_t b) {
@@ -92,19 +94,24 @@ static attns_status encode(const attns_driver *driver, const attns_fp8_args *arg
     return encode_scales(driver, args, &arguments->scales);
 }
 
-/* No deeper a ring than the longest possible share has tiles: a small CTA starts sooner. */
-static int choose_stages(const attns_fp8_args *args, const attns_plan *plan, int ctas) {
+/* How many CTAs share an SM, and how deep a ring each has: no deeper than the longest possible share has tiles, as a
+ * small CTA starts sooner. More, smaller CTAs pay once there is enough work for each. */
+static void choose_launch(const attns_fp8_args *args, const attns_kernel *kernel, fp8_kernel_arguments *arguments) {
+    enum { MANY_TILES = 24 };
+    const attns_plan *const plan = &kernel->plan;
     const int64_t tiles = args->batch * ((args->max_seq_len + TILE_TOKENS - 1) / TILE_TOKENS);
-    const int64_t per_cta = (tiles + ctas - 1) / ctas;
-    if (per_cta <= plan->min_stages)
-        return plan->min_stages;
-    return (int)min64(per_cta, plan->max_stages);
+    const int64_t per_sm = (tiles + kernel->num_sms - 1) / kernel->num_sms;
+    const int ctas = per_sm >= MANY_TILES ? plan->max_ctas_per_sm : plan->min_ctas_per_sm;
+    const int64_t per_cta = (per_sm + ctas - 1) / ctas;
+    arguments->ctas_per_sm = ctas;
+    arguments->ctas_reciprocal = (unsigned)(((UINT64_C(1) << 32) + (unsigned)ctas - 1) / (unsigned)ctas);
+    arguments->stages =
+        (int)min64(per_cta > plan->min_stages ? per_cta : plan->min_stages, attns_plan_stages(plan, ctas));
 }
 
 static attns_status launch(const attns_fp8_args *args, const attns_kernel_use *use, CUstream stream) {
     const attns_kernel *const kernel = use->kernel;
     const attns_plan *const plan = &kernel->plan;
-    const int ctas = kernel->num_sms * plan->ctas_per_sm;
 
     fp8_kernel_arguments arguments;
     ATTNS_TRY(encode(use->driver, args, &arguments));
@@ -123,12 +130,12 @@ static attns_status launch(const attns_fp8_args *args, const attns_kernel_use *u
     arguments.clean_until = (int)args->clean_until;
     arguments.per_slot_lens = args->per_slot_lens;
     arguments.num_shares = (int)args->num_shares;
-    arguments.stages = choose_stages(args, plan, ctas);
+    choose_launch(args, kernel, &arguments);
 
     CUlaunchAttribute pdl = {.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION};
     pdl.value.programmaticStreamSerializationAllowed = 1;
     const CUlaunchConfig config = {
-        .gridDimX = (unsigned)ctas,
+        .gridDimX = (unsigned)(kernel->num_sms * arguments.ctas_per_sm),
         .gridDimY = 1,
         .gridDimZ = 1,
         .blockDimX = (unsigned)plan->threads,

@@ -9,8 +9,7 @@
 
 enum {
     TILE_TOKENS = 64,
-    MAX_CHUNK_COLUMNS = 128,
-    MAX_CTAS_PER_SM = 3,
+    MAX_COLUMNS = 256, /* of one wgmma */
     MAX_STAGES = 32,
     MIN_STAGES = 4,  /* below, loads no longer cover the latency of memory */
     GOOD_STAGES = 6, /* a second Q stage must leave so many */
@@ -77,51 +76,39 @@ static int stage_bytes(const attns_problem *p) {
     return TILE_TOKENS * p->head_dim + TILE_TOKENS / box_tokens * box_scales * 4 + 16;
 }
 
-static int stages_that_fit(const attns_problem *p, const attns_target *target, int ctas_per_sm, int q_stages) {
-    int room = target->shared_bytes_per_sm / ctas_per_sm - RESERVED_BYTES;
-    if (room > target->shared_bytes_per_block)
-        room = target->shared_bytes_per_block;
-    const int stages = (room - fixed_bytes(p, q_stages)) / stage_bytes(p);
+int attns_plan_stages(const attns_plan *plan, int ctas_per_sm) {
+    int room = plan->target.shared_bytes_per_sm / ctas_per_sm - RESERVED_BYTES;
+    if (room > plan->target.shared_bytes_per_block)
+        room = plan->target.shared_bytes_per_block;
+    const int stages = (room - plan->shared_fixed) / plan->shared_per_stage;
     return stages < MAX_STAGES ? stages : MAX_STAGES;
 }
 
-static void set_mma(attns_plan *plan, const attns_problem *p, const char *n, const char *registers, const char *b,
-                    int slots) {
-    const int columns = slots * p->num_heads;
-    const int count = p->acc_dtype == ATTNS_DTYPE_F16 ? columns / 4 : columns / 2;
-    attns_plan_set_int(plan, n, columns);
-    attns_plan_set_int(plan, registers, count);
-    attns_plan_set_int(plan, b, count + 1); /* operand number of B's descriptor */
+static int stages_that_fit(const attns_problem *p, const attns_target *target, int ctas_per_sm, int q_stages) {
+    const attns_plan plan = {
+        .target = *target, .shared_fixed = fixed_bytes(p, q_stages), .shared_per_stage = stage_bytes(p)};
+    return attns_plan_stages(&plan, ctas_per_sm);
 }
 
 static const char *output_type(int dtype) {
     return dtype == ATTNS_DTYPE_F32 ? "float" : dtype == ATTNS_DTYPE_F16 ? "Half" : "Bfloat16";
 }
 
-typedef struct shape {
-    int slots_per_chunk, slots_per_warpgroup, ctas_per_sm;
-} shape;
+/* Measured on an H200. One wide wgmma beats several narrow ones (K is read from shared memory once for each), several
+ * small CTAs on an SM beat one large one (they start sooner and hide each other's waits). Registers are the limit: a
+ * quarter of an SM has 512 for each lane, which its warps share, and allocates by warp; so with CTAs of 5 warps a
+ * thread has 168 if two share an SM, 128 if three do. */
+static void choose_shape(const attns_problem *p, attns_plan *plan) {
+    const int max_slots = MAX_COLUMNS / p->num_heads < p->next_n ? MAX_COLUMNS / p->num_heads : p->next_n;
+    const int chunks = divide_up(p->next_n, max_slots);
+    plan->slots_per_chunk = divide_up(p->next_n, chunks);
 
-/* Registers decide: an SM has 512 for each lane of a quarter, shared by that quarter's warps, so with w warps on each
- * quarter a thread has about 512 / w. 3 CTAs of 5 warps leave 128: accumulators for 128 columns and the weights of as
- * many heads. One CTA of 3 warpgroups and a producer likewise; of 4 warpgroups only 96, enough for 64 columns. */
-static shape choose_shape(const attns_problem *p, const attns_target *target) {
-    shape best;
-    int max_slots = MAX_CHUNK_COLUMNS / p->num_heads < p->next_n ? MAX_CHUNK_COLUMNS / p->num_heads : p->next_n;
-    int chunks = divide_up(p->next_n, max_slots);
-    best.ctas_per_sm = chunks > 2 ? 1 : MAX_CTAS_PER_SM;
-    while (best.ctas_per_sm > 1 && stages_that_fit(p, target, best.ctas_per_sm, 1) < MIN_STAGES)
-        best.ctas_per_sm--;
-    int max_warpgroups = best.ctas_per_sm > 1 ? 1 : 3;
-    if (best.ctas_per_sm == 1 && chunks > 3 && p->num_heads <= MAX_CHUNK_COLUMNS / 2) {
-        max_slots = MAX_CHUNK_COLUMNS / 2 / p->num_heads;
-        chunks = divide_up(p->next_n, max_slots);
-        max_warpgroups = 4;
-    }
-    best.slots_per_chunk = divide_up(p->next_n, chunks); /* of equal size where possible */
-    chunks = divide_up(p->next_n, best.slots_per_chunk);
-    best.slots_per_warpgroup = best.slots_per_chunk * divide_up(chunks, max_warpgroups);
-    return best;
+    plan->min_ctas_per_sm = stages_that_fit(p, &plan->target, 2, 1) >= MIN_STAGES ? 2 : 1;
+    plan->max_ctas_per_sm = plan->min_ctas_per_sm == 2 && p->next_n * p->num_heads <= 64 ? 3 : plan->min_ctas_per_sm;
+    /* A CTA that has an SM to itself needs a second warpgroup to keep the tensor cores busy. */
+    plan->math_warpgroups = plan->min_ctas_per_sm == 1 && chunks > 1 ? 2 : 1;
+    plan->chunks_per_warpgroup = divide_up(chunks, plan->math_warpgroups);
+    plan->q_stages = stages_that_fit(p, &plan->target, plan->max_ctas_per_sm, 2) >= GOOD_STAGES ? 2 : 1;
 }
 
 attns_status attns_plan_fp8_sm90(const attns_problem *p, attns_plan *plan) {
@@ -129,43 +116,38 @@ attns_status attns_plan_fp8_sm90(const attns_problem *p, attns_plan *plan) {
     if (status)
         return status;
 
-    const shape cut = choose_shape(p, &plan->target);
-    const int slots_per_chunk = cut.slots_per_chunk;
-    const int ctas_per_sm = cut.ctas_per_sm;
-    const int slots_per_warpgroup = cut.slots_per_warpgroup;
-    const int q_stages = stages_that_fit(p, &plan->target, ctas_per_sm, 2) >= GOOD_STAGES ? 2 : 1;
-
+    choose_shape(p, plan);
     plan->template_file = "fp8_paged_mqa_logits_sm90.cu";
     plan->entry = "fp8_paged_mqa_logits";
-    plan->math_warpgroups = divide_up(p->next_n, slots_per_warpgroup);
     plan->threads = 32 * (4 * plan->math_warpgroups + 1);
-    plan->ctas_per_sm = ctas_per_sm;
-    plan->slots_per_chunk = slots_per_chunk;
-    plan->q_stages = q_stages;
-    plan->min_stages = 2;
-    plan->max_stages = stages_that_fit(p, &plan->target, ctas_per_sm, q_stages);
-    plan->shared_fixed = fixed_bytes(p, q_stages);
+    plan->shared_fixed = fixed_bytes(p, plan->q_stages);
     plan->shared_per_stage = stage_bytes(p);
+    /* Slots that only fill up a chunk are read from behind the queries: from the ring, which must be long enough. */
+    const int slots = plan->slots_per_chunk * plan->chunks_per_warpgroup * plan->math_warpgroups;
+    plan->min_stages = slots == p->next_n ? 2 : MIN_STAGES;
+    plan->max_stages = attns_plan_stages(plan, plan->min_ctas_per_sm);
     snprintf(plan->name, sizeof plan->name, "fp8_paged_mqa_logits h%d d%d b%d n%d out=%s acc=%s epi=%s", p->num_heads,
              p->head_dim, p->block_size, p->next_n, attns_dtype_name((attns_dtype)p->out_dtype),
              attns_dtype_name((attns_dtype)p->acc_dtype), attns_dtype_name((attns_dtype)p->epi_dtype));
 
-    /* The last warpgroup may end with a shorter chunk; no other does. */
-    const int last_slots = p->next_n - (plan->math_warpgroups - 1) * slots_per_warpgroup;
-    const int tail = last_slots % slots_per_chunk ? last_slots % slots_per_chunk : slots_per_chunk;
+    const int columns = plan->slots_per_chunk * p->num_heads;
+    const int accumulators = p->acc_dtype == ATTNS_DTYPE_F16 ? columns / 4 : columns / 2;
+    const int weights = plan->chunks_per_warpgroup * columns / 4;
     attns_plan_set_int(plan, "NUM_HEADS", p->num_heads);
     attns_plan_set_int(plan, "HEAD_DIM", p->head_dim);
     attns_plan_set_int(plan, "BLOCK_SIZE", p->block_size);
     attns_plan_set_int(plan, "NEXT_N", p->next_n);
     attns_plan_set_int(plan, "MATH_WARPGROUPS", plan->math_warpgroups);
-    attns_plan_set_int(plan, "CTAS_PER_SM", ctas_per_sm);
-    attns_plan_set_int(plan, "Q_STAGES", q_stages);
-    attns_plan_set_int(plan, "CHUNK_SLOTS", slots_per_chunk);
-    attns_plan_set_int(plan, "SLOTS_PER_WARPGROUP", slots_per_warpgroup);
+    attns_plan_set_int(plan, "MAX_CTAS_PER_SM", plan->max_ctas_per_sm);
+    attns_plan_set_int(plan, "Q_STAGES", plan->q_stages);
+    attns_plan_set_int(plan, "CHUNK_SLOTS", plan->slots_per_chunk);
+    attns_plan_set_int(plan, "CHUNKS", plan->chunks_per_warpgroup);
+    attns_plan_set_int(plan, "CHUNK_N", columns);
+    attns_plan_set_int(plan, "CHUNK_REGISTERS", accumulators);
+    attns_plan_set_int(plan, "CHUNK_B", accumulators + 1); /* operand number of B's descriptor */
+    attns_plan_set_int(plan, "WEIGHTS_IN_REGISTERS", accumulators + weights <= 96);
     attns_plan_set_int(plan, "ACC_F16", p->acc_dtype == ATTNS_DTYPE_F16);
     attns_plan_set_int(plan, "EPI_F16", p->epi_dtype == ATTNS_DTYPE_F16);
     attns_plan_set(plan, "OUT_TYPE", output_type(p->out_dtype));
-    set_mma(plan, p, "CHUNK_N", "CHUNK_REGISTERS", "CHUNK_B", slots_per_chunk);
-    set_mma(plan, p, "TAIL_N", "TAIL_REGISTERS", "TAIL_B", tail);
     return ATTNS_OK;
 }

@@ -39,7 +39,7 @@ static attns_status plan_schedule(attns_plan *plan) {
     plan->template_file = "schedule.cu";
     plan->entry = "paged_mqa_logits_schedule";
     plan->threads = 1024; /* as in the template */
-    plan->ctas_per_sm = 1;
+    plan->min_ctas_per_sm = plan->max_ctas_per_sm = 1;
     return ATTNS_OK;
 }
 

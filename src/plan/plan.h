@@ -52,17 +52,20 @@ typedef struct attns_plan {
     attns_placeholder placeholders[ATTNS_MAX_PLACEHOLDERS];
     size_t num_placeholders;
 
-    /* Launch shape. Dynamic shared memory = shared_fixed + stages * shared_per_stage, stages chosen per call between
-     * min_stages and max_stages. */
-    int threads; /* per CTA */
-    int ctas_per_sm;
-    int workers_per_cta; /* a worker: one producer warp, its KV ring and `math_warpgroups` math warpgroups */
-    int math_warpgroups; /* per worker */
+    /* Launch shape. Dynamic shared memory = shared_fixed + stages * shared_per_stage; CTAs per SM and stages are chosen
+     * per call. */
+    int threads; /* per CTA: one producer warp and `math_warpgroups` math warpgroups */
+    int min_ctas_per_sm, max_ctas_per_sm;
+    int math_warpgroups;
     int slots_per_chunk; /* query slots whose heads form the N of one wgmma */
+    int chunks_per_warpgroup;
     int q_stages;
-    int min_stages, max_stages; /* KV ring of one worker */
+    int min_stages, max_stages; /* of the KV ring; max with min_ctas_per_sm */
     int shared_fixed, shared_per_stage;
 } attns_plan;
+
+/* Stages of the KV ring that fit when ctas_per_sm CTAs share an SM. */
+int attns_plan_stages(const attns_plan *plan, int ctas_per_sm);
 
 /* ATTNS_ERROR_UNSUPPORTED names the field, its value and what is accepted. */
 attns_status attns_plan_make(const attns_problem *problem, const attns_target *target, attns_plan *plan);

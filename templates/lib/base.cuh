@@ -31,10 +31,10 @@ __device__ __forceinline__ i64 warp_sum(i64 value) {
     return value;
 }
 
-__device__ __forceinline__ int warp_inclusive_scan(int value) {
+template <class T> __device__ __forceinline__ T warp_inclusive_scan(T value) {
 #pragma unroll
     for (int step = 1; step < 32; step *= 2) {
-        const int below = __shfl_up_sync(FULL_WARP, value, step);
+        const T below = __shfl_up_sync(FULL_WARP, value, step);
         value += lane_id() >= step ? below : 0;
     }
     return value;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * Epilogue: sum over heads of weight * relu(score), from wgmma accumulators (layout in wgmma.cuh). Needs ACC_F16 and
- * EPI_F16. A lane sums its own columns; reduce_rows completes the sum. The order of additions depends on the number of
+ * Epilogue: sum over heads of weight * relu(score), from wgmma accumulators (layout in wgmma.cuh). Needs ACC_F16,
+ * EPI_F16 and WEIGHTS_IN_REGISTERS. A lane sums its own columns; reduce_rows completes the sum. The order of additions depends on the number of
  * heads alone, so a row's bits do not depend on next_n or on where its slot sits in the wgmma. ReLU keeps NaN. */
 
 /* Partial sums of rows r and r + 8 over the heads 8j + 2q + {0, 1} of one lane. */
@@ -58,7 +58,7 @@ __device__ __forceinline__ u32 columns_f16x2(const u32 *acc, int j, int half) {
  * feeding the tensor cores, and a load waits long. */
 template <int HEADS, int SLOTS> struct HeadWeights {
     static constexpr int PAIRS = HEADS / 8; /* of one slot */
-    static constexpr bool IN_REGISTERS = SLOTS * PAIRS <= 16;
+    static constexpr bool IN_REGISTERS = WEIGHTS_IN_REGISTERS;
 
     const float2 *shared;
     float2 held[IN_REGISTERS ? SLOTS * PAIRS : 1];

@@ -15,8 +15,9 @@ __device__ __forceinline__ int tiles_of(int tokens) {
     return static_cast<int>((static_cast<u32>(tokens) + (TILE_TOKENS - 1)) / TILE_TOKENS);
 }
 
-/* Sums tiles(request) over each chunk into chunk_tiles, by all warps of the CTA. A barrier must follow. Sum is int where
- * lengths are bounded by a real output, i64 where they may be anything. */
+/* Sums tiles(request) over each chunk into chunk_tiles, by all warps of the CTA. A barrier must follow. Here and below,
+ * Sum is int where lengths are bounded by an output that exists (2^31 tiles would be 256 GiB of 16-bit scores), i64 where
+ * they may be anything. */
 template <class Sum, class Tiles>
 __device__ __forceinline__ void sum_chunks(int batch, int chunk_length, int warp, int warps, Sum *chunk_tiles,
                                            const Tiles &tiles) {
@@ -32,8 +33,8 @@ __device__ __forceinline__ void sum_chunks(int batch, int chunk_length, int warp
 }
 
 /* Called by one whole warp: all tiles of the batch. */
-template <class Sum> __device__ __forceinline__ i64 total_tiles(const Sum *chunk_tiles, int chunks) {
-    i64 total = 0;
+template <class Sum> __device__ __forceinline__ Sum total_tiles(const Sum *chunk_tiles, int chunks) {
+    Sum total = 0;
     for (int chunk = lane_id(); chunk < chunks; chunk += 32)
         total += chunk_tiles[chunk];
     return warp_sum(total);
@@ -42,24 +43,19 @@ template <class Sum> __device__ __forceinline__ i64 total_tiles(const Sum *chunk
 /* Called by one whole warp: the chunk that holds tile number `target` (target < total); *before gets the tiles in the
  * chunks ahead of it. */
 template <class Sum>
-__device__ __forceinline__ int find_chunk(const Sum *chunk_tiles, int chunks, i64 target, i64 *before) {
-    i64 passed = 0;
+__device__ __forceinline__ int find_chunk(const Sum *chunk_tiles, int chunks, Sum target, Sum *before) {
+    Sum passed = 0;
     for (int row = 0; row < chunks; row += 32) {
         const int chunk = row + lane_id();
-        i64 inclusive = chunk < chunks ? chunk_tiles[chunk] : 0;
-        const i64 own = inclusive;
-#pragma unroll
-        for (int step = 1; step < 32; step *= 2) {
-            const i64 below = __shfl_up_sync(FULL_WARP, inclusive, step);
-            inclusive += lane_id() >= step ? below : 0;
-        }
-        const u32 beyond = __ballot_sync(FULL_WARP, passed + inclusive > target);
+        const Sum own = chunk < chunks ? chunk_tiles[chunk] : 0;
+        const Sum inclusive = passed + warp_inclusive_scan(own);
+        const u32 beyond = __ballot_sync(FULL_WARP, inclusive > target);
         if (beyond != 0) {
             const int owner = __ffs(static_cast<int>(beyond)) - 1;
-            *before = passed + __shfl_sync(FULL_WARP, inclusive - own, owner);
+            *before = __shfl_sync(FULL_WARP, inclusive - own, owner);
             return row + owner;
         }
-        passed += __shfl_sync(FULL_WARP, inclusive, 31);
+        passed = __shfl_sync(FULL_WARP, inclusive, 31);
     }
     *before = passed;
     return chunks;

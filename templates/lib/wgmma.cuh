@@ -51,6 +51,22 @@ __device__ __forceinline__ void wgmma_wait_all() {
 #define WGMMA_NAMES_56 WGMMA_NAMES_52 ", " "%52, %53, %54, %55"
 #define WGMMA_NAMES_60 WGMMA_NAMES_56 ", " "%56, %57, %58, %59"
 #define WGMMA_NAMES_64 WGMMA_NAMES_60 ", " "%60, %61, %62, %63"
+#define WGMMA_NAMES_68 WGMMA_NAMES_64 ", " "%64, %65, %66, %67"
+#define WGMMA_NAMES_72 WGMMA_NAMES_68 ", " "%68, %69, %70, %71"
+#define WGMMA_NAMES_76 WGMMA_NAMES_72 ", " "%72, %73, %74, %75"
+#define WGMMA_NAMES_80 WGMMA_NAMES_76 ", " "%76, %77, %78, %79"
+#define WGMMA_NAMES_84 WGMMA_NAMES_80 ", " "%80, %81, %82, %83"
+#define WGMMA_NAMES_88 WGMMA_NAMES_84 ", " "%84, %85, %86, %87"
+#define WGMMA_NAMES_92 WGMMA_NAMES_88 ", " "%88, %89, %90, %91"
+#define WGMMA_NAMES_96 WGMMA_NAMES_92 ", " "%92, %93, %94, %95"
+#define WGMMA_NAMES_100 WGMMA_NAMES_96 ", " "%96, %97, %98, %99"
+#define WGMMA_NAMES_104 WGMMA_NAMES_100 ", " "%100, %101, %102, %103"
+#define WGMMA_NAMES_108 WGMMA_NAMES_104 ", " "%104, %105, %106, %107"
+#define WGMMA_NAMES_112 WGMMA_NAMES_108 ", " "%108, %109, %110, %111"
+#define WGMMA_NAMES_116 WGMMA_NAMES_112 ", " "%112, %113, %114, %115"
+#define WGMMA_NAMES_120 WGMMA_NAMES_116 ", " "%116, %117, %118, %119"
+#define WGMMA_NAMES_124 WGMMA_NAMES_120 ", " "%120, %121, %122, %123"
+#define WGMMA_NAMES_128 WGMMA_NAMES_124 ", " "%124, %125, %126, %127"
 #define WGMMA_OPERANDS_2(m, d) m(d[0]), m(d[1])
 #define WGMMA_OPERANDS_4(m, d) WGMMA_OPERANDS_2(m, d), m(d[2]), m(d[3])
 #define WGMMA_OPERANDS_6(m, d) WGMMA_OPERANDS_4(m, d), m(d[4]), m(d[5])
@@ -75,6 +91,22 @@ __device__ __forceinline__ void wgmma_wait_all() {
 #define WGMMA_OPERANDS_56(m, d) WGMMA_OPERANDS_52(m, d), m(d[52]), m(d[53]), m(d[54]), m(d[55])
 #define WGMMA_OPERANDS_60(m, d) WGMMA_OPERANDS_56(m, d), m(d[56]), m(d[57]), m(d[58]), m(d[59])
 #define WGMMA_OPERANDS_64(m, d) WGMMA_OPERANDS_60(m, d), m(d[60]), m(d[61]), m(d[62]), m(d[63])
+#define WGMMA_OPERANDS_68(m, d) WGMMA_OPERANDS_64(m, d), m(d[64]), m(d[65]), m(d[66]), m(d[67])
+#define WGMMA_OPERANDS_72(m, d) WGMMA_OPERANDS_68(m, d), m(d[68]), m(d[69]), m(d[70]), m(d[71])
+#define WGMMA_OPERANDS_76(m, d) WGMMA_OPERANDS_72(m, d), m(d[72]), m(d[73]), m(d[74]), m(d[75])
+#define WGMMA_OPERANDS_80(m, d) WGMMA_OPERANDS_76(m, d), m(d[76]), m(d[77]), m(d[78]), m(d[79])
+#define WGMMA_OPERANDS_84(m, d) WGMMA_OPERANDS_80(m, d), m(d[80]), m(d[81]), m(d[82]), m(d[83])
+#define WGMMA_OPERANDS_88(m, d) WGMMA_OPERANDS_84(m, d), m(d[84]), m(d[85]), m(d[86]), m(d[87])
+#define WGMMA_OPERANDS_92(m, d) WGMMA_OPERANDS_88(m, d), m(d[88]), m(d[89]), m(d[90]), m(d[91])
+#define WGMMA_OPERANDS_96(m, d) WGMMA_OPERANDS_92(m, d), m(d[92]), m(d[93]), m(d[94]), m(d[95])
+#define WGMMA_OPERANDS_100(m, d) WGMMA_OPERANDS_96(m, d), m(d[96]), m(d[97]), m(d[98]), m(d[99])
+#define WGMMA_OPERANDS_104(m, d) WGMMA_OPERANDS_100(m, d), m(d[100]), m(d[101]), m(d[102]), m(d[103])
+#define WGMMA_OPERANDS_108(m, d) WGMMA_OPERANDS_104(m, d), m(d[104]), m(d[105]), m(d[106]), m(d[107])
+#define WGMMA_OPERANDS_112(m, d) WGMMA_OPERANDS_108(m, d), m(d[108]), m(d[109]), m(d[110]), m(d[111])
+#define WGMMA_OPERANDS_116(m, d) WGMMA_OPERANDS_112(m, d), m(d[112]), m(d[113]), m(d[114]), m(d[115])
+#define WGMMA_OPERANDS_120(m, d) WGMMA_OPERANDS_116(m, d), m(d[116]), m(d[117]), m(d[118]), m(d[119])
+#define WGMMA_OPERANDS_124(m, d) WGMMA_OPERANDS_120(m, d), m(d[120]), m(d[121]), m(d[122]), m(d[123])
+#define WGMMA_OPERANDS_128(m, d) WGMMA_OPERANDS_124(m, d), m(d[124]), m(d[125]), m(d[126]), m(d[127])
 
 #define WGMMA_OUT_F32(x) "=f"(x)
 #define WGMMA_INOUT_F32(x) "+f"(x)
