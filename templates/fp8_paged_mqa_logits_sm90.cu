@@ -381,7 +381,8 @@ struct Scorer {
 
     /* The chunk whose heads are summed in every lane, but not yet over the lanes, nor stored. */
     RowPair sums[CHUNK_SLOTS];
-    int token;
+    int slot;  /* its first, of this warpgroup's */
+    int token; /* of this lane in its tile; NO_TOKEN: there is no such chunk */
     float scale;
 
     /* In the end a lane holds one row (token) of one slot: lane & 1 chooses between rows r and r + 8 of its quad, lane & 2
@@ -393,35 +394,33 @@ struct Scorer {
         return lane_id() & 2;
     }
 
-    template <int CHUNK> __device__ __forceinline__ void store_sums() {
+    __device__ __forceinline__ void store_sums() {
 #pragma unroll
         for (int s = 0; s < CHUNK_SLOTS; s += 2) {
-            const int slot = CHUNK * CHUNK_SLOTS + s; /* of this warpgroup */
             const float low = reduce_rows(sums[s]);
             float kept = low;
             float sent = low;
-            int own_slot = slot;
+            int own = slot + s;
             if (s + 1 < CHUNK_SLOTS) {
                 const float high = reduce_rows(sums[s + 1]);
                 kept = upper_slot() ? high : low;
                 sent = upper_slot() ? low : high;
-                own_slot += upper_slot() ? 1 : 0;
+                own += upper_slot() ? 1 : 0;
             }
-            const bool stores =
-                (s + 1 < CHUNK_SLOTS || !upper_slot()) && (!RAGGED || first_slot + own_slot < NEXT_N);
+            const bool stores = (s + 1 < CHUNK_SLOTS || !upper_slot()) && (!RAGGED || first_slot + own < NEXT_N);
             const float sum = kept + __shfl_xor_sync(FULL_WARP, sent, 2);
-            store_if(stores && token < limits[slot], row + slot * args.out_stride + token, sum * scale);
+            store_if(stores && token < limits[slot + s], row + (slot + s) * args.out_stride + token, sum * scale);
         }
     }
 
-    /* Multiplies and sums one chunk; meanwhile the chunk before it is stored. For chunk 0 that is the last one of the
-     * tile before, or none: then the stores are off (token is NO_TOKEN), rather than branched around, because ptxas
-     * serialises wgmmas that are in flight over a branch (advice C7518). */
-    template <int CHUNK> __device__ __forceinline__ void chunks_from(int next_token, float next_scale) {
+    /* Multiplies and sums the chunk from `next_slot` on; meanwhile the chunk before it is stored. There may be none: then
+     * its stores are off, rather than branched around, because ptxas serialises wgmmas that are in flight over a branch
+     * (advice C7518). */
+    __device__ __forceinline__ void score_chunk(int next_slot, int next_token, float next_scale) {
         Accumulator acc[Mma::REGISTERS];
         const u64 a = wgmma_descriptor<HEAD_DIM>(layout.k(kv.stage));
-        const u64 b = wgmma_descriptor<HEAD_DIM>(layout.q(q.stage) +
-                                                 static_cast<u32>((first_slot + CHUNK * CHUNK_SLOTS) * NUM_HEADS * HEAD_DIM));
+        const u64 b = wgmma_descriptor<HEAD_DIM>(
+            layout.q(q.stage) + static_cast<u32>((first_slot + next_slot) * NUM_HEADS * HEAD_DIM));
         wgmma_fence();
         Mma::first(acc, a, b);
 #pragma unroll
@@ -429,30 +428,34 @@ struct Scorer {
             Mma::next(acc, a + 2 * step, b + 2 * step);
         wgmma_commit();
 
-        store_sums<(CHUNK + CHUNKS - 1) % CHUNKS>();
-        if constexpr (CHUNK == 0) {
-            token = next_token;
-            scale = next_scale;
-        }
+        store_sums();
+        slot = next_slot;
+        token = next_token;
+        scale = next_scale;
 
         wgmma_wait_all();
 #pragma unroll
         for (int i = 0; i < Mma::REGISTERS; i++)
             wgmma_pin(acc[i]);
-        if constexpr (CHUNK + 1 == CHUNKS)
+        if (next_slot == SLOTS - CHUNK_SLOTS)
             release(layout.empty(kv.stage));
 #pragma unroll
         for (int s = 0; s < CHUNK_SLOTS; s++)
-            sums[s] = head_sum<NUM_HEADS>(acc, s, weights, CHUNK * CHUNK_SLOTS + s);
-        if constexpr (CHUNK + 1 < CHUNKS)
-            chunks_from<CHUNK + 1>(next_token, next_scale);
+            sums[s] = head_sum<NUM_HEADS>(acc, s, weights, next_slot + s);
     }
 
     __device__ __forceinline__ void score_tile(int next_token) {
         mbarrier_wait(layout.full(kv.stage), kv.parity);
         const int r = tile_row();
-        chunks_from<0>(next_token, shared_pointer<float>(layout.scales(
-                                       kv.stage))[r / BOX_TOKENS * BOX_SCALE_PITCH + r % BOX_TOKENS]);
+        const float next_scale =
+            shared_pointer<float>(layout.scales(kv.stage))[r / BOX_TOKENS * BOX_SCALE_PITCH + r % BOX_TOKENS];
+        if constexpr (CHUNKS == 1) {
+            score_chunk(0, next_token, next_scale);
+        } else {
+#pragma unroll 1
+            for (int next_slot = 0; next_slot < SLOTS; next_slot += CHUNK_SLOTS)
+                score_chunk(next_slot, next_token, next_scale);
+        }
         kv.advance(args.stages);
     }
 
@@ -464,15 +467,16 @@ struct Scorer {
     }
 
     __device__ __forceinline__ void run() {
-        const int slot = first_slot + (upper_slot() ? 1 : 0);
+        const int lane_slot = first_slot + (upper_slot() ? 1 : 0);
         for (;; q.advance(Q_STAGES)) {
             mbarrier_wait(layout.q_full(q.stage), q.parity);
             const RequestNote note = *shared_pointer<RequestNote>(layout.note(q.stage));
             if (note.tiles == 0)
                 break;
             weights.load(shared_pointer<float>(layout.weights(q.stage)) + first_slot * NUM_HEADS);
-            limits = shared_pointer<int>(layout.limits(q.stage)) + slot;
-            row = args.out + (static_cast<i64>(note.request) * NEXT_N + slot) * args.out_stride;
+            limits = shared_pointer<int>(layout.limits(q.stage)) + lane_slot;
+            row = args.out + (static_cast<i64>(note.request) * NEXT_N + lane_slot) * args.out_stride;
+            slot = 0;
             token = NO_TOKEN;
             scale = 0.f;
 #pragma unroll
@@ -482,7 +486,7 @@ struct Scorer {
             int next_token = note.token + tile_row();
             for (int tile = 0; tile < note.tiles; tile++, next_token += args.ctas_per_sm * TILE_TOKENS)
                 score_tile(next_token);
-            store_sums<CHUNKS - 1>();
+            store_sums();
             release(layout.q_empty(q.stage));
         }
     }

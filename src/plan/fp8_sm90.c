@@ -9,7 +9,6 @@
 
 enum {
     TILE_TOKENS = 64,
-    MAX_COLUMNS = 256, /* of one wgmma */
     MAX_STAGES = 32,
     MIN_STAGES = 4,  /* below, loads no longer cover the latency of memory */
     GOOD_STAGES = 6, /* a second Q stage must leave so many */
@@ -94,20 +93,36 @@ static const char *output_type(int dtype) {
     return dtype == ATTNS_DTYPE_F32 ? "float" : dtype == ATTNS_DTYPE_F16 ? "Half" : "Bfloat16";
 }
 
+/* The slots of one wgmma for a warpgroup that has `slots` of them: few, wide wgmmas, but not many slots computed in
+ * vain to fill up the last one. A wgmma costs its columns and about half a slot of overhead. */
+static int choose_chunk(const attns_problem *p, int slots, int max_columns) {
+    int best = 1;
+    int best_cost = 3 * slots;
+    for (int chunk = 2; chunk <= slots && chunk * p->num_heads <= max_columns; chunk++) {
+        const int chunks = divide_up(slots, chunk);
+        const int cost = 2 * chunks * chunk + chunks;
+        if (cost <= best_cost) {
+            best = chunk;
+            best_cost = cost;
+        }
+    }
+    return best;
+}
+
 /* Measured on an H200. One wide wgmma beats several narrow ones (K is read from shared memory once for each), several
  * small CTAs on an SM beat one large one (they start sooner and hide each other's waits). Registers are the limit: a
  * quarter of an SM has 512 for each lane, which its warps share, and allocates by warp; so with CTAs of 5 warps a
- * thread has 168 if two share an SM, 128 if three do. */
+ * thread has 168 if two share an SM, 128 if three do. That is room for the accumulators of 256 columns and little else.
+ */
 static void choose_shape(const attns_problem *p, attns_plan *plan) {
-    const int max_slots = MAX_COLUMNS / p->num_heads < p->next_n ? MAX_COLUMNS / p->num_heads : p->next_n;
-    const int chunks = divide_up(p->next_n, max_slots);
-    plan->slots_per_chunk = divide_up(p->next_n, chunks);
-
+    const bool one_wgmma = p->next_n * p->num_heads <= 256 && p->epi_dtype == ATTNS_DTYPE_F32;
     plan->min_ctas_per_sm = stages_that_fit(p, &plan->target, 2, 1) >= MIN_STAGES ? 2 : 1;
     plan->max_ctas_per_sm = plan->min_ctas_per_sm == 2 && p->next_n * p->num_heads <= 64 ? 3 : plan->min_ctas_per_sm;
     /* A CTA that has an SM to itself needs a second warpgroup to keep the tensor cores busy. */
-    plan->math_warpgroups = plan->min_ctas_per_sm == 1 && chunks > 1 ? 2 : 1;
-    plan->chunks_per_warpgroup = divide_up(chunks, plan->math_warpgroups);
+    plan->math_warpgroups = plan->min_ctas_per_sm == 1 && p->next_n > 1 ? 2 : 1;
+    const int slots = divide_up(p->next_n, plan->math_warpgroups);
+    plan->slots_per_chunk = choose_chunk(p, slots, one_wgmma ? 256 : 192);
+    plan->chunks_per_warpgroup = divide_up(slots, plan->slots_per_chunk);
     plan->q_stages = stages_that_fit(p, &plan->target, plan->max_ctas_per_sm, 2) >= GOOD_STAGES ? 2 : 1;
 }
 
@@ -132,7 +147,7 @@ attns_status attns_plan_fp8_sm90(const attns_problem *p, attns_plan *plan) {
 
     const int columns = plan->slots_per_chunk * p->num_heads;
     const int accumulators = p->acc_dtype == ATTNS_DTYPE_F16 ? columns / 4 : columns / 2;
-    const int weights = plan->chunks_per_warpgroup * columns / 4;
+    const int weights = columns / 4;
     attns_plan_set_int(plan, "NUM_HEADS", p->num_heads);
     attns_plan_set_int(plan, "HEAD_DIM", p->head_dim);
     attns_plan_set_int(plan, "BLOCK_SIZE", p->block_size);
@@ -145,7 +160,7 @@ attns_status attns_plan_fp8_sm90(const attns_problem *p, attns_plan *plan) {
     attns_plan_set_int(plan, "CHUNK_N", columns);
     attns_plan_set_int(plan, "CHUNK_REGISTERS", accumulators);
     attns_plan_set_int(plan, "CHUNK_B", accumulators + 1); /* operand number of B's descriptor */
-    attns_plan_set_int(plan, "WEIGHTS_IN_REGISTERS", accumulators + weights <= 96);
+    attns_plan_set_int(plan, "WEIGHTS_IN_REGISTERS", plan->chunks_per_warpgroup == 1 && accumulators + weights <= 96);
     attns_plan_set_int(plan, "ACC_F16", p->acc_dtype == ATTNS_DTYPE_F16);
     attns_plan_set_int(plan, "EPI_F16", p->epi_dtype == ATTNS_DTYPE_F16);
     attns_plan_set(plan, "OUT_TYPE", output_type(p->out_dtype));

@@ -43,14 +43,22 @@ __device__ __forceinline__ void wgmma_wait_all() {
 #define WGMMA_NAMES_28 WGMMA_NAMES_26 ", " "%26, %27"
 #define WGMMA_NAMES_30 WGMMA_NAMES_28 ", " "%28, %29"
 #define WGMMA_NAMES_32 WGMMA_NAMES_30 ", " "%30, %31"
-#define WGMMA_NAMES_36 WGMMA_NAMES_32 ", " "%32, %33, %34, %35"
-#define WGMMA_NAMES_40 WGMMA_NAMES_36 ", " "%36, %37, %38, %39"
-#define WGMMA_NAMES_44 WGMMA_NAMES_40 ", " "%40, %41, %42, %43"
-#define WGMMA_NAMES_48 WGMMA_NAMES_44 ", " "%44, %45, %46, %47"
-#define WGMMA_NAMES_52 WGMMA_NAMES_48 ", " "%48, %49, %50, %51"
-#define WGMMA_NAMES_56 WGMMA_NAMES_52 ", " "%52, %53, %54, %55"
-#define WGMMA_NAMES_60 WGMMA_NAMES_56 ", " "%56, %57, %58, %59"
-#define WGMMA_NAMES_64 WGMMA_NAMES_60 ", " "%60, %61, %62, %63"
+#define WGMMA_NAMES_34 WGMMA_NAMES_32 ", " "%32, %33"
+#define WGMMA_NAMES_36 WGMMA_NAMES_34 ", " "%34, %35"
+#define WGMMA_NAMES_38 WGMMA_NAMES_36 ", " "%36, %37"
+#define WGMMA_NAMES_40 WGMMA_NAMES_38 ", " "%38, %39"
+#define WGMMA_NAMES_42 WGMMA_NAMES_40 ", " "%40, %41"
+#define WGMMA_NAMES_44 WGMMA_NAMES_42 ", " "%42, %43"
+#define WGMMA_NAMES_46 WGMMA_NAMES_44 ", " "%44, %45"
+#define WGMMA_NAMES_48 WGMMA_NAMES_46 ", " "%46, %47"
+#define WGMMA_NAMES_50 WGMMA_NAMES_48 ", " "%48, %49"
+#define WGMMA_NAMES_52 WGMMA_NAMES_50 ", " "%50, %51"
+#define WGMMA_NAMES_54 WGMMA_NAMES_52 ", " "%52, %53"
+#define WGMMA_NAMES_56 WGMMA_NAMES_54 ", " "%54, %55"
+#define WGMMA_NAMES_58 WGMMA_NAMES_56 ", " "%56, %57"
+#define WGMMA_NAMES_60 WGMMA_NAMES_58 ", " "%58, %59"
+#define WGMMA_NAMES_62 WGMMA_NAMES_60 ", " "%60, %61"
+#define WGMMA_NAMES_64 WGMMA_NAMES_62 ", " "%62, %63"
 #define WGMMA_NAMES_68 WGMMA_NAMES_64 ", " "%64, %65, %66, %67"
 #define WGMMA_NAMES_72 WGMMA_NAMES_68 ", " "%68, %69, %70, %71"
 #define WGMMA_NAMES_76 WGMMA_NAMES_72 ", " "%72, %73, %74, %75"
@@ -83,14 +91,22 @@ __device__ __forceinline__ void wgmma_wait_all() {
 #define WGMMA_OPERANDS_28(m, d) WGMMA_OPERANDS_26(m, d), m(d[26]), m(d[27])
 #define WGMMA_OPERANDS_30(m, d) WGMMA_OPERANDS_28(m, d), m(d[28]), m(d[29])
 #define WGMMA_OPERANDS_32(m, d) WGMMA_OPERANDS_30(m, d), m(d[30]), m(d[31])
-#define WGMMA_OPERANDS_36(m, d) WGMMA_OPERANDS_32(m, d), m(d[32]), m(d[33]), m(d[34]), m(d[35])
-#define WGMMA_OPERANDS_40(m, d) WGMMA_OPERANDS_36(m, d), m(d[36]), m(d[37]), m(d[38]), m(d[39])
-#define WGMMA_OPERANDS_44(m, d) WGMMA_OPERANDS_40(m, d), m(d[40]), m(d[41]), m(d[42]), m(d[43])
-#define WGMMA_OPERANDS_48(m, d) WGMMA_OPERANDS_44(m, d), m(d[44]), m(d[45]), m(d[46]), m(d[47])
-#define WGMMA_OPERANDS_52(m, d) WGMMA_OPERANDS_48(m, d), m(d[48]), m(d[49]), m(d[50]), m(d[51])
-#define WGMMA_OPERANDS_56(m, d) WGMMA_OPERANDS_52(m, d), m(d[52]), m(d[53]), m(d[54]), m(d[55])
-#define WGMMA_OPERANDS_60(m, d) WGMMA_OPERANDS_56(m, d), m(d[56]), m(d[57]), m(d[58]), m(d[59])
-#define WGMMA_OPERANDS_64(m, d) WGMMA_OPERANDS_60(m, d), m(d[60]), m(d[61]), m(d[62]), m(d[63])
+#define WGMMA_OPERANDS_34(m, d) WGMMA_OPERANDS_32(m, d), m(d[32]), m(d[33])
+#define WGMMA_OPERANDS_36(m, d) WGMMA_OPERANDS_34(m, d), m(d[34]), m(d[35])
+#define WGMMA_OPERANDS_38(m, d) WGMMA_OPERANDS_36(m, d), m(d[36]), m(d[37])
+#define WGMMA_OPERANDS_40(m, d) WGMMA_OPERANDS_38(m, d), m(d[38]), m(d[39])
+#define WGMMA_OPERANDS_42(m, d) WGMMA_OPERANDS_40(m, d), m(d[40]), m(d[41])
+#define WGMMA_OPERANDS_44(m, d) WGMMA_OPERANDS_42(m, d), m(d[42]), m(d[43])
+#define WGMMA_OPERANDS_46(m, d) WGMMA_OPERANDS_44(m, d), m(d[44]), m(d[45])
+#define WGMMA_OPERANDS_48(m, d) WGMMA_OPERANDS_46(m, d), m(d[46]), m(d[47])
+#define WGMMA_OPERANDS_50(m, d) WGMMA_OPERANDS_48(m, d), m(d[48]), m(d[49])
+#define WGMMA_OPERANDS_52(m, d) WGMMA_OPERANDS_50(m, d), m(d[50]), m(d[51])
+#define WGMMA_OPERANDS_54(m, d) WGMMA_OPERANDS_52(m, d), m(d[52]), m(d[53])
+#define WGMMA_OPERANDS_56(m, d) WGMMA_OPERANDS_54(m, d), m(d[54]), m(d[55])
+#define WGMMA_OPERANDS_58(m, d) WGMMA_OPERANDS_56(m, d), m(d[56]), m(d[57])
+#define WGMMA_OPERANDS_60(m, d) WGMMA_OPERANDS_58(m, d), m(d[58]), m(d[59])
+#define WGMMA_OPERANDS_62(m, d) WGMMA_OPERANDS_60(m, d), m(d[60]), m(d[61])
+#define WGMMA_OPERANDS_64(m, d) WGMMA_OPERANDS_62(m, d), m(d[62]), m(d[63])
 #define WGMMA_OPERANDS_68(m, d) WGMMA_OPERANDS_64(m, d), m(d[64]), m(d[65]), m(d[66]), m(d[67])
 #define WGMMA_OPERANDS_72(m, d) WGMMA_OPERANDS_68(m, d), m(d[68]), m(d[69]), m(d[70]), m(d[71])
 #define WGMMA_OPERANDS_76(m, d) WGMMA_OPERANDS_72(m, d), m(d[72]), m(d[73]), m(d[74]), m(d[75])

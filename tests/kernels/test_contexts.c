@@ -36,11 +36,19 @@ static void run_in(attns_context *ctx, CUcontext owner, CUcontext current, const
     fp8_data_free(&data);
 }
 
+/* A new CUDA context that is not on this thread's stack of contexts, so that setting NULL leaves none current. */
+static CUcontext make_cuda_context(void) {
+    CUcontext made, popped;
+    must(fx.gpu.ctx_create(&made, 0, fx.gpu.device));
+    must(fx.gpu.ctx_pop(&popped));
+    assert_ptr_equal(popped, made);
+    return made;
+}
+
 static void test_two_cuda_contexts_on_one_device(void **state) {
     (void)state;
-    CUcontext second;
+    CUcontext second = make_cuda_context();
     struct fp8_case c = usual;
-    must(fx.gpu.ctx_create(&second, 0, fx.gpu.device));
     for (int round = 0; round < 3; round++) {
         c.num_shares = round == 1 ? 132 : 0;
         run_in(fx.ctx, second, second, &c);
@@ -58,8 +66,7 @@ static void test_two_cuda_contexts_on_one_device(void **state) {
 static void test_cuda_context_destroyed_and_recreated(void **state) {
     (void)state;
     for (int round = 0; round < 4; round++) {
-        CUcontext passing;
-        must(fx.gpu.ctx_create(&passing, 0, fx.gpu.device));
+        CUcontext passing = make_cuda_context();
         run_in(fx.ctx, passing, passing, &usual);
         must(fx.gpu.ctx_set_current(fx.gpu.context));
         must(fx.gpu.ctx_destroy(passing));
@@ -161,8 +168,7 @@ static void test_threads_with_their_own_streams(void **state) {
 
 static void test_threads_over_two_cuda_contexts(void **state) {
     (void)state;
-    CUcontext second;
-    must(fx.gpu.ctx_create(&second, 0, fx.gpu.device));
+    CUcontext second = make_cuda_context();
     must(fx.gpu.ctx_set_current(fx.gpu.context));
     run_threads(fx.ctx, fx.gpu.context, second);
     must(fx.gpu.ctx_destroy(second));

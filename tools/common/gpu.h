@@ -27,6 +27,7 @@
     X(primary_ctx_retain, "cuDevicePrimaryCtxRetain", (CUcontext *, CUdevice))                                         \
     X(primary_ctx_release, "cuDevicePrimaryCtxRelease_v2", (CUdevice))                                                 \
     X(ctx_create, "cuCtxCreate_v2", (CUcontext *, unsigned, CUdevice))                                                 \
+    X(ctx_pop, "cuCtxPopCurrent_v2", (CUcontext *))                                                                    \
     X(ctx_destroy, "cuCtxDestroy_v2", (CUcontext))                                                                     \
     X(ctx_set_current, "cuCtxSetCurrent", (CUcontext))                                                                 \
     X(ctx_get_current, "cuCtxGetCurrent", (CUcontext *))                                                               \

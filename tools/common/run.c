@@ -163,11 +163,11 @@ static attns_status precompile_one(attns_context *ctx, const struct fp8_case *c)
                                  .num_block_sizes = 1,
                                  .next_ns = &c->next_n,
                                  .num_next_ns = 1,
-                                 .out_dtypes = &c->out_dtype,
+                                 .out_dtypes = c->out_dtype ? &c->out_dtype : NULL,
                                  .num_out_dtypes = c->out_dtype ? 1 : 0,
-                                 .acc_dtypes = &c->acc_dtype,
+                                 .acc_dtypes = c->acc_dtype ? &c->acc_dtype : NULL,
                                  .num_acc_dtypes = c->acc_dtype ? 1 : 0,
-                                 .epi_dtypes = &c->epi_dtype,
+                                 .epi_dtypes = c->epi_dtype ? &c->epi_dtype : NULL,
                                  .num_epi_dtypes = c->epi_dtype ? 1 : 0,
                                  .jobs = 1};
     return attns_precompile_paged_mqa_logits(ctx, &p);
