@@ -1,0 +1,183 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The installed NVRTC compiles the shipped kernels without spilling registers, without local memory and without
+ * serialising wgmmas. Needs no GPU; exit 77 where there is no NVRTC. Uses all CPUs for most of a minute. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "jit_testing.h"
+
+/* About 0.4 s of a CPU each. */
+enum { DEFAULT_KERNELS = 16 * 8, VARIANT_KERNELS = 4 * 4 };
+
+static const char *const sm90[] = {"sm_90a"};
+
+/* Real compiler, shipped templates, an empty cache. */
+static int setup(void **state) {
+    const int status = jit_setup(state);
+    jit_fixture *fixture = *state;
+    fixture->params.libnvrtc_path = NULL;
+    fixture->params.template_dir = "";
+    fixture->params.log_level = ATTNS_LOG_WARNING;
+    return status;
+}
+
+typedef struct compile_record {
+    size_t compiled, spilling;
+    char faults[8192]; /* what was not as it must be, a line each */
+} compile_record;
+
+static void record(void *user, size_t done, size_t total, const attns_precompile_result *result) {
+    (void)done, (void)total;
+    compile_record *outcome = user;
+    const char *fault = NULL;
+    if (result->status != ATTNS_OK)
+        fault = result->message;
+    else if (result->spill_bytes != 0)
+        fault = "spills, or the log does not say";
+    else if (result->registers <= 0)
+        fault = "the log does not say how many registers";
+    outcome->spilling += result->status == ATTNS_OK && result->spill_bytes > 0;
+    outcome->compiled += result->status == ATTNS_OK && result->source == ATTNS_FROM_COMPILER;
+    if (fault) {
+        const size_t used = strlen(outcome->faults);
+        snprintf(outcome->faults + used, sizeof outcome->faults - used, "%s: %d registers, %d bytes: %s\n",
+                 result->kernel, result->registers, result->spill_bytes, fault);
+    }
+}
+
+static void check_clean(jit_fixture *fixture, attns_context *ctx, attns_precompile_params params, size_t kernels) {
+    compile_record outcome = {0};
+    params.archs = sm90, params.num_archs = 1;
+    params.progress = record, params.progress_user = &outcome;
+    const attns_status status = attns_precompile_paged_mqa_logits(ctx, &params);
+    if (outcome.faults[0] || fixture->log.size) {
+        printf("%s%s", outcome.faults, fixture->log.text); /* fail_msg would cut it off */
+        fail_msg("kernels are not as they must be, or something was logged");
+    }
+    if (status != ATTNS_OK)
+        fail_msg("%s", attns_last_error());
+    assert_int_equal(outcome.compiled, kernels);
+}
+
+static void test_every_head_count_and_next_n(void **state) {
+    jit_fixture *fixture = *state;
+    attns_context *ctx = jit_context(fixture);
+    int num_heads[16], next_ns[8];
+    for (int i = 0; i < 16; i++)
+        num_heads[i] = 8 * (i + 1);
+    for (int i = 0; i < 8; i++)
+        next_ns[i] = i + 1;
+    const attns_precompile_params params = {
+        .num_heads = num_heads,
+        .num_num_heads = 16,
+        .next_ns = next_ns,
+        .num_next_ns = 8,
+    };
+    check_clean(fixture, ctx, params, DEFAULT_KERNELS + 1); /* and the schedule kernel */
+    attns_context_destroy(ctx);
+}
+
+/* Half of the combinations of head_dim, block size, acc_dtype and epi_dtype: any three of the four meet in all ways. */
+static void test_variants(void **state) {
+    jit_fixture *fixture = *state;
+    attns_context *ctx = jit_context(fixture);
+    static const int num_heads[] = {8, 64, 104, 128}, next_ns[] = {1, 3, 5, 8};
+    static const int head_dims[] = {32, 64}, block_sizes[] = {16, 256};
+    static const attns_dtype types[] = {ATTNS_DTYPE_F32, ATTNS_DTYPE_F16}, bf16[] = {ATTNS_DTYPE_BF16};
+    for (int i = 0; i < 8; i++) {
+        const int head_dim = i & 1, block_size = i >> 1 & 1, acc_dtype = i >> 2 & 1;
+        const attns_precompile_params params = {
+            .num_heads = num_heads,
+            .num_num_heads = 4,
+            .next_ns = next_ns,
+            .num_next_ns = 4,
+            .head_dims = &head_dims[head_dim],
+            .num_head_dims = 1,
+            .block_sizes = &block_sizes[block_size],
+            .num_block_sizes = 1,
+            .out_dtypes = bf16,
+            .num_out_dtypes = 1,
+            .acc_dtypes = &types[acc_dtype],
+            .num_acc_dtypes = 1,
+            .epi_dtypes = &types[head_dim ^ block_size ^ acc_dtype],
+            .num_epi_dtypes = 1,
+        };
+        check_clean(fixture, ctx, params, VARIANT_KERNELS + (i == 0 ? 1 : 0)); /* the schedule kernel only once */
+    }
+    attns_context_destroy(ctx);
+}
+
+/* That the tests above can fail: a kernel which has to spill, and one whose wgmmas have to be serialised. */
+static void test_bad_kernels_are_noticed(void **state) {
+    jit_fixture *fixture = *state;
+    fixture->params.template_dir = fixture->templates;
+    write_all_templates(
+        fixture, "extern \"C\" __global__ void __launch_bounds__(1024) spilling(float *p, int n) {\n"
+                 "    float a[64];\n"
+                 "    for (int i = 0; i < 64; i++) a[i] = p[i] * n;\n"
+                 "    for (int j = 0; j < n; j++)\n"
+                 "        for (int i = 0; i < 64; i++) a[i] = a[i] * a[(i + 1) & 63] + p[j];\n"
+                 "    for (int i = 0; i < 64; i++) p[i + threadIdx.x] = a[i];\n"
+                 "}\n"
+                 "extern \"C\" __global__ void serialised(float *p, unsigned long long d) {\n"
+                 "    float a = p[0], b = p[1], c = p[2], e = p[3];\n"
+                 "    asm volatile(\"wgmma.fence.sync.aligned;\");\n"
+                 "    for (int i = 0; i < 2; i++) {\n"
+                 "        asm volatile(\"wgmma.mma_async.sync.aligned.m64n8k32.f32.e4m3.e4m3 {%0, %1, %2, %3}, \"\n"
+                 "                     \"%4, %4, 1, 1, 1;\" : \"+f\"(a), \"+f\"(b), \"+f\"(c), \"+f\"(e) : \"l\"(d));\n"
+                 "        a += 1.f;\n"
+                 "    }\n"
+                 "    asm volatile(\"wgmma.commit_group.sync.aligned;\\nwgmma.wait_group.sync.aligned 0;\");\n"
+                 "    p[0] = a + b + c + e;\n"
+                 "}\n");
+    attns_context *ctx = jit_context(fixture);
+    static const int next_ns[] = {1};
+    compile_record outcome = {0};
+    const attns_precompile_params params = {
+        .archs = sm90,
+        .num_archs = 1,
+        .next_ns = next_ns,
+        .num_next_ns = 1,
+        .progress = record,
+        .progress_user = &outcome,
+    };
+    assert_int_equal(attns_precompile_paged_mqa_logits(ctx, &params), ATTNS_OK);
+    assert_int_equal(outcome.compiled, 2);
+    assert_int_equal(outcome.spilling, 2);
+    assert_contains(outcome.faults, "fp8_paged_mqa_logits h64 d128 b64 n1");
+    assert_contains(fixture->log.text, "bytes of registers spilled");
+    assert_contains(fixture->log.text, "(C751");
+    attns_context_destroy(ctx);
+}
+
+/* The path that a context would take, environment included. */
+static bool has_nvrtc(void) {
+    attns_context *ctx = NULL;
+    attns_info info;
+    const attns_context_params params = {.log_level = ATTNS_LOG_ERROR, .cache_dir = ""};
+    bool found = false;
+    if (attns_context_create(&ctx, &params) == ATTNS_OK && attns_get_info(ctx, &info) == ATTNS_OK) {
+        found = info.libnvrtc != NULL;
+        if (found)
+            printf("compiling with %s (NVRTC %d.%d)\n", info.libnvrtc, info.nvrtc_version / 1000,
+                   info.nvrtc_version % 1000 / 10);
+        else
+            printf("skipped: %s\n", info.libnvrtc_error);
+        fflush(stdout);
+    }
+    attns_context_destroy(ctx);
+    return found;
+}
+
+int main(void) {
+    if (!has_nvrtc())
+        return 77;
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_bad_kernels_are_noticed, setup, jit_teardown),
+        cmocka_unit_test_setup_teardown(test_every_head_count_and_next_n, setup, jit_teardown),
+        cmocka_unit_test_setup_teardown(test_variants, setup, jit_teardown),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
