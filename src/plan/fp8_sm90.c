@@ -33,7 +33,12 @@ static attns_status check_value(const char *name, int value, bool accepted, cons
 static attns_status check_dtype(const char *name, int dtype, bool bf16) {
     if (dtype == ATTNS_DTYPE_F32 || dtype == ATTNS_DTYPE_F16 || (bf16 && dtype == ATTNS_DTYPE_BF16))
         return ATTNS_OK;
-    return attns_fail(ATTNS_ERROR_UNSUPPORTED, "%s: is %s, accepted: %s", name, attns_dtype_name((attns_dtype)dtype),
+    char given[16];
+    if (dtype >= ATTNS_DTYPE_DEFAULT && dtype <= ATTNS_DTYPE_BF16)
+        snprintf(given, sizeof given, "%s", attns_dtype_name((attns_dtype)dtype));
+    else
+        snprintf(given, sizeof given, "%d", dtype);
+    return attns_fail(ATTNS_ERROR_UNSUPPORTED, "%s: is %s, accepted: %s", name, given,
                       bf16 ? "f32, f16, bf16" : "f32, f16");
 }
 

@@ -16,9 +16,9 @@ const char *attns_dtype_name(attns_dtype dtype) {
     case ATTNS_DTYPE_BF16:
         return "bf16";
     case ATTNS_DTYPE_DEFAULT:
-        break;
+        return "default";
     }
-    return "default";
+    return "unknown";
 }
 
 void attns_plan_set(attns_plan *plan, const char *placeholder, const char *value) {

@@ -70,6 +70,6 @@ int attns_plan_stages(const attns_plan *plan, int ctas_per_sm);
 /* ATTNS_ERROR_UNSUPPORTED names the field, its value and what is accepted. */
 attns_status attns_plan_make(const attns_problem *problem, const attns_target *target, attns_plan *plan);
 
-const char *attns_dtype_name(attns_dtype dtype); /* "f32", "f16", "bf16", "default" */
+const char *attns_dtype_name(attns_dtype dtype); /* "f32", "f16", "bf16", "default", else "unknown" */
 
 #endif

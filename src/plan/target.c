@@ -43,6 +43,6 @@ attns_status attns_target_from_compute_capability(int compute_capability, attns_
         }
     }
     char accepted[256];
-    return attns_fail(ATTNS_ERROR_UNSUPPORTED_DEVICE, "device: compute capability is %d.%d, accepted: that of %s (9.0)",
+    return attns_fail(ATTNS_ERROR_UNSUPPORTED_DEVICE, "device: compute capability is %d.%d, accepted: that of %s",
                       compute_capability / 10, compute_capability % 10, supported(accepted, sizeof accepted));
 }

@@ -85,7 +85,7 @@ static void check_value(const field_rule *field, int value) {
         else if (value >= ATTNS_DTYPE_DEFAULT && value <= ATTNS_DTYPE_BF16)
             snprintf(given, sizeof given, "%s", attns_dtype_name((attns_dtype)value));
         else
-            given[0] = '\0'; /* no dtype, so it has no name that could be expected */
+            snprintf(given, sizeof given, "%d", value); /* no dtype, so it has no name */
         snprintf(expected, sizeof expected, "%s: is %s", field->name, given);
         assert_memory_equal(attns_last_error(), expected, strlen(expected));
         snprintf(expected, sizeof expected, ", accepted: %s", field->accepted);
