@@ -5,6 +5,7 @@
 #define PTXSIM_TENSOR_MAP_H_
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #define TENSOR_MAP_MAGIC UINT32_C(0x70747873)
