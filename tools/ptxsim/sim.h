@@ -41,6 +41,7 @@ typedef struct sim_launch {
 } sim_launch;
 
 struct sim_async; /* an asynchronous operation under way; async.h */
+struct sim_async_state; /* what asynchronous operations, barriers and proxies need of a CTA; async.h */
 
 typedef struct sim_cta {
     sim_launch *launch;
@@ -54,6 +55,7 @@ typedef struct sim_cta {
     int running_warps; /* not all lanes exited */
     uint64_t random;   /* sim_random's state */
     struct sim_async *pending; /* list, oldest first */
+    struct sim_async_state *async_state; /* NULL until it is needed; freed by sim_async_free */
     uint64_t steps;
     /* bar.sync: arrivals so far and generation, for the 16 named barriers */
     struct {
@@ -72,6 +74,7 @@ typedef struct sim_warp {
     uint64_t *registers; /* [slot * SIM_LANES + lane]; narrower values are zero-extended */
     uint8_t *register_pending; /* per slot: an asynchronous operation (wgmma) still owns it; using it is a fault */
     uint8_t *local; /* local_bytes for each lane */
+    uint32_t carry; /* condition code CC.CF of add.cc, subc and their like: one bit a lane */
     /* wgmma groups: operations issued since the last commit, committed groups not yet waited for */
     struct sim_wgmma_state *wgmma;
     unsigned barrier_generation[16]; /* for a warp that waits at bar.sync: see exec_barrier.c */
