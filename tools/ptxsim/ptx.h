@@ -44,6 +44,7 @@ typedef struct ptx_operand {
     ptx_operand_kind kind;
     bool negated; /* !p, or -x */
     int slot;     /* register, or base register of an address; -1 if none */
+    int width;    /* of a register's declared type, in bits, 1 for .pred; 0: unknown */
     int pair;     /* second result register of "d|p"; -1 if none */
     uint64_t bits;
     double real;
@@ -130,7 +131,13 @@ const ptx_function *ptx_module_find(const ptx_module *module, const char *name);
 bool ptx_has(const ptx_instr *instr, const char *modifier);
 
 /* An instruction: how its opcode binds. bind checks modifiers and operands, chooses exec and fills gather and data; false
- * with a message if it does not know them. Tables end with a NULL opcode. Each family of instructions has one. */
+ * with a message if it does not know them. Tables end with a NULL opcode. Each family of instructions has one.
+ *
+ * Families share opcodes (add is there for integers, f32, f16x2). An opcode is therefore looked up in every table, in the
+ * order below, and the first bind that returns true wins. A bind that meets another family's type returns false and leaves
+ * `error`, which the caller has set to "", empty: "not mine". One that meets its own type with something it does not
+ * support writes a message. If no bind accepts, the first message written is the one reported; if there is none, the
+ * instruction is unknown. */
 typedef struct sim_op {
     const char *opcode;
     bool (*bind)(ptx_instr *instr, char *error, size_t error_size);

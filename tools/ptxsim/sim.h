@@ -21,6 +21,7 @@
 #define SIM_PARAM_WINDOW  UINT64_C(0x7e0000000000) /* kernel parameters, for cvta.param and tensor maps */
 
 struct sim_device; /* memory.h */
+struct sim_schedule; /* engine.h */
 
 typedef struct sim_dim {
     unsigned x, y, z;
@@ -35,6 +36,9 @@ typedef struct sim_launch {
     const uint8_t *params; /* function->param_bytes */
     size_t dynamic_shared_bytes;
     uint64_t seed;
+    uint64_t step_limit;  /* instructions of warps in all CTAs together before the launch counts as livelocked; 0: default */
+    uint64_t grid_id;     /* %gridid */
+    bool allow_undefined; /* registers that were never written read as zeros; else their use is a fault */
     int num_sms;
     bool stop; /* a CTA has faulted: the others end soon (relaxed reads suffice) */
     char fault[2048]; /* first fault, "" if none; written once under the device's lock */
@@ -79,6 +83,7 @@ typedef struct sim_warp {
     struct sim_wgmma_state *wgmma;
     unsigned barrier_generation[16]; /* for a warp that waits at bar.sync: see exec_barrier.c */
     bool barrier_waiting[16];
+    struct sim_schedule *schedule;
 } sim_warp;
 
 /* ---- Registers and operands (engine.c) ---- */
