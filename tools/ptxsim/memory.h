@@ -30,12 +30,17 @@ bool sim_range_remove(sim_device *device, uint64_t start);
 /* Whether [address, address + size) lies in one live range. */
 bool sim_range_covers(const sim_device *device, uint64_t address, uint64_t size, bool write);
 
-/* One lane's access. `space` GENERIC resolves the windows. Checks bounds, alignment (to size) and, in shared memory, that
- * bytes read have been written. On failure calls sim_fault and returns NULL; else the host address of the bytes. */
+/* One lane's access. `space` GENERIC resolves the windows. Checks bounds, alignment (to size) and, in shared memory,
+ * that bytes read have been written. On failure calls sim_fault and returns NULL; else the host address of the bytes.
+ */
 uint8_t *sim_access(sim_warp *warp, const ptx_instr *instr, int lane, ptx_space space, uint64_t address, size_t size,
                     bool write);
-/* Same for an asynchronous operation, which has no lane: the address is global or, if `shared`, an offset into the CTA's
- * shared memory (window addresses are accepted). `align` 0: none. */
+/* Same for a read whose result may be undefined: shared bytes that have not been written set *undefined and are no
+ * fault. */
+uint8_t *sim_access_read(sim_warp *warp, const ptx_instr *instr, int lane, ptx_space space, uint64_t address,
+                         size_t size, bool *undefined);
+/* Same for an asynchronous operation, which has no lane: the address is global or, if `shared`, an offset into the
+ * CTA's shared memory (window addresses are accepted). `align` 0: none. */
 uint8_t *sim_async_access(sim_warp *warp, const ptx_instr *instr, bool shared, uint64_t address, size_t size,
                           size_t align, bool write);
 
