@@ -100,7 +100,8 @@ uint64_t sim_operand_real(sim_warp *warp, const ptx_operand *operand, int lane, 
 void sim_set(sim_warp *warp, const ptx_operand *operand, int lane, uint64_t bits); /* a sink is ignored */
 /* Address of an ADDRESS operand in `space` (for shared: offset or window address as PTX computes with them). */
 uint64_t sim_address(sim_warp *warp, const ptx_operand *operand, int lane);
-/* "%tid.x", "%ctaid.y", "%laneid", "%warpid", "%clock64", "%globaltimer", "%nsmid", ...; false if unknown. */
+/* "%tid.x", "%ctaid.y", "%laneid", "%warpid", "%clock64", "%globaltimer", "%nsmid", ...; false if unknown. A NULL
+ * warp only asks whether the name is known (for binding). */
 bool sim_special(sim_warp *warp, const char *name, int lane, uint64_t *value);
 
 uint64_t sim_random(sim_cta *cta);
