@@ -21,32 +21,27 @@ static void unbind(ptx_instr *instr) {
     memset(instr->data, 0, sizeof instr->data);
 }
 
-static void append(char *out, size_t out_size, const char *separator, const char *text) {
-    size_t length = strlen(out);
-    snprintf(out + length, out_size - length, "%s%s", length ? separator : "", text);
-}
-
 static bool usable(const ptx_instr *instr) {
     bool gathers = instr->gather == PTX_GATHER_MASK;
     return instr->exec && (!gathers || (instr->gather_operand >= 0 && instr->gather_operand < instr->num_operands));
 }
 
-/* Families share opcodes ("add" is in three): the first that knows the instruction as a whole takes it. A family that
- * says nothing sees a type that is not its own. */
+/* As ptx.h describes at sim_op: the first table that accepts, else the first message. */
 static bool bind(ptx_instr *instr, char *what, size_t what_size) {
+    char said[256];
     bool known = false;
     what[0] = '\0';
     for (size_t i = 0; i < sizeof op_tables / sizeof op_tables[0]; i++) {
         for (const sim_op *op = op_tables[i]; op->opcode; op++) {
-            char said[256] = "";
             if (strcmp(op->opcode, instr->opcode) != 0)
                 continue;
             known = true;
             unbind(instr);
+            said[0] = '\0';
             if (op->bind(instr, said, sizeof said) && usable(instr))
                 return true;
-            if (said[0])
-                append(what, what_size, "; ", said);
+            if (!what[0])
+                snprintf(what, what_size, "%s", said);
         }
     }
     unbind(instr);
@@ -59,7 +54,7 @@ static bool bind(ptx_instr *instr, char *what, size_t what_size) {
 }
 
 static bool bind_module(ptx_module *module, char *error, size_t error_size) {
-    char what[512];
+    char what[256];
     for (int f = 0; f < module->num_functions; f++) {
         for (int i = 0; i < module->functions[f].num_instrs; i++) {
             ptx_instr *instr = &module->functions[f].instrs[i];

@@ -112,7 +112,7 @@ static int parse_predicate(parser *p) {
     const ptx_symbol *symbol = symbols_resolve(&p->symbols, name.start, name.length, &slot);
     if (!symbol)
         fail_undeclared(p, &name);
-    if (!is_register(symbol) || !symbol->predicate)
+    if (!is_register(symbol) || symbol->width != 1)
         parser_fail(p, "%.*s is not a predicate register", (int)(name.length < 100 ? name.length : 100), name.start);
     return slot;
 }
@@ -122,6 +122,7 @@ static void parse_name(parser *p, ptx_operand *operand) {
     ptx_symbol *symbol = symbols_resolve(&p->symbols, name.start, name.length, &operand->slot);
     if (is_register(symbol)) {
         operand->kind = PTX_OPERAND_REGISTER;
+        operand->width = symbol->width;
     } else if (symbol && symbol->kind == SYMBOL_VARIABLE) {
         operand->kind = PTX_OPERAND_SYMBOL;
         operand->variable = view(p, symbol);
@@ -145,6 +146,7 @@ static void parse_scalar(parser *p, ptx_operand *operand) {
     if (parser_accept(p, '!')) {
         operand->kind = PTX_OPERAND_REGISTER;
         operand->negated = true;
+        operand->width = 1;
         operand->slot = parse_predicate(p);
     } else if (parser_accept(p, '-')) {
         if (!at_number(p))
@@ -196,6 +198,7 @@ static void parse_address(parser *p, ptx_operand *operand) {
     if (base.kind == PTX_OPERAND_SPECIAL)
         parser_fail(p, "%s is no address", base.name);
     operand->slot = base.slot;
+    operand->width = base.width;
     operand->variable = base.variable;
     /* Wraps around like the addresses themselves. */
     operand->offset = (int64_t)(base.bits + (uint64_t)parse_offset(p));

@@ -77,7 +77,7 @@ void parser_registers(parser *p) {
         if (count > PARSER_MAX_SLOTS - p->function->num_slots)
             parser_fail(p, "more than %d registers in a function", PARSER_MAX_SLOTS);
         ptx_symbol *symbol = parser_declare(p, range ? SYMBOL_RANGE : SYMBOL_REGISTER, &name);
-        symbol->predicate = type->class == TYPE_PREDICATE;
+        symbol->width = type->class == TYPE_PREDICATE ? 1 : (int)(8 * type->bytes);
         symbol->slot = p->function->num_slots;
         symbol->count = count;
         p->function->num_slots += count;

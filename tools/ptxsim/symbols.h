@@ -21,8 +21,8 @@ typedef struct ptx_symbol {
     const char *name; /* not terminated; lives as long as the table */
     size_t length;
     int depth; /* of its scope; 0: module */
-    bool predicate;
     int slot, count;
+    int width; /* of a register in bits, 1 for predicates */
     int target;
     bool defined; /* a function with a body */
     ptx_variable *variable;
