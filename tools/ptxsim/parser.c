@@ -170,8 +170,7 @@ void *parser_take(parser *p, parser_list *list, size_t size) {
 }
 
 ptx_symbol *parser_declare(parser *p, symbol_kind kind, const ptx_token *name) {
-    const ptx_symbol *old = symbols_find(&p->symbols, name->start, name->length, kind == SYMBOL_RANGE);
-    if (old && old->depth == p->symbols.depth)
+    if (symbols_taken(&p->symbols, kind, name->start, name->length))
         parser_fail(p, "%.*s is declared twice in its scope", (int)(name->length < 100 ? name->length : 100),
                     name->start);
     ptx_symbol *added = symbols_add(&p->symbols, kind, name->start, name->length);
@@ -306,7 +305,7 @@ static void leave_scope(parser *p) {
     ptx_instr *instrs = p->instrs.data;
     size_t kept = p->scope_references[--p->depth];
     for (size_t i = kept; i < p->references.count; i++) {
-        const ptx_symbol *label = symbols_find(&p->symbols, references[i].name, references[i].length, false);
+        const ptx_symbol *label = symbols_find(&p->symbols, references[i].name, references[i].length);
         if (label && label->kind == SYMBOL_LABEL && label->depth == p->symbols.depth)
             instrs[references[i].instr].operands[references[i].operand].target = label->target;
         else
@@ -426,7 +425,7 @@ static void declare_params(parser *p, ptx_function *function) {
 }
 
 static void define_function(parser *p, const ptx_token *name) {
-    ptx_symbol *old = symbols_find(&p->symbols, name->start, name->length, false);
+    ptx_symbol *old = symbols_find(&p->symbols, name->start, name->length);
     if (old && (old->kind != SYMBOL_FUNCTION || old->defined))
         parser_fail(p, "%.*s is declared twice", (int)(name->length < 100 ? name->length : 100), name->start);
     if (!old)

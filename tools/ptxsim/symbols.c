@@ -71,19 +71,37 @@ ptx_symbol *symbols_add(symbol_table *table, symbol_kind kind, const char *name,
     return added;
 }
 
-ptx_symbol *symbols_find(const symbol_table *table, const char *name, size_t length, bool range) {
+/* The innermost range that has this member, or, for index -1, the innermost symbol that is no range. */
+static ptx_symbol *find(const symbol_table *table, const char *name, size_t length, int index) {
     if (!table->num_buckets)
         return NULL;
     ptx_symbol *each = table->buckets[hash(name, length) & (table->num_buckets - 1)];
     for (; each; each = each->next) {
-        if ((each->kind == SYMBOL_RANGE) == range && each->length == length && memcmp(each->name, name, length) == 0)
+        bool wanted = each->kind == SYMBOL_RANGE ? index >= 0 && index < each->count : index < 0;
+        if (wanted && each->length == length && memcmp(each->name, name, length) == 0)
             return each;
     }
     return NULL;
 }
 
+ptx_symbol *symbols_find(const symbol_table *table, const char *name, size_t length) {
+    return find(table, name, length, -1);
+}
+
+bool symbols_taken(const symbol_table *table, symbol_kind kind, const char *name, size_t length) {
+    if (!table->num_buckets)
+        return false;
+    const ptx_symbol *each = table->buckets[hash(name, length) & (table->num_buckets - 1)];
+    for (; each && each->depth == table->depth; each = each->next) {
+        bool same = (each->kind == SYMBOL_RANGE) == (kind == SYMBOL_RANGE);
+        if (same && each->length == length && memcmp(each->name, name, length) == 0)
+            return true;
+    }
+    return false;
+}
+
 ptx_symbol *symbols_resolve(const symbol_table *table, const char *name, size_t length, int *slot) {
-    ptx_symbol *best = symbols_find(table, name, length, false);
+    ptx_symbol *best = symbols_find(table, name, length);
     *slot = best ? best->slot : -1;
     int index = 0, scale = 1;
     for (size_t digits = 1; digits < length && digits <= MAX_INDEX_DIGITS; digits++, scale *= 10) {
@@ -93,8 +111,8 @@ ptx_symbol *symbols_resolve(const symbol_table *table, const char *name, size_t 
         index += (c - '0') * scale;
         if (c == '0' && digits > 1)
             continue; /* %r01 is not a member of %r<...> */
-        ptx_symbol *range = symbols_find(table, name, length - digits, true);
-        if (range && index < range->count && (!best || range->depth > best->depth)) {
+        ptx_symbol *range = find(table, name, length - digits, index);
+        if (range && (!best || range->depth > best->depth)) {
             best = range;
             *slot = range->slot + index;
         }

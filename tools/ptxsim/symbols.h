@@ -46,8 +46,10 @@ void symbols_enter(symbol_table *table);
 void symbols_leave(symbol_table *table);
 /* A new name in the current scope, whose other members the caller sets. NULL when out of memory. */
 ptx_symbol *symbols_add(symbol_table *table, symbol_kind kind, const char *name, size_t length);
-/* The innermost symbol of exactly this name: of ranges if `range`, of everything else otherwise. */
-ptx_symbol *symbols_find(const symbol_table *table, const char *name, size_t length, bool range);
+/* The innermost symbol of exactly this name that is no range. */
+ptx_symbol *symbols_find(const symbol_table *table, const char *name, size_t length);
+/* Whether the current scope has this name; ranges are apart from everything else ("%r" and "%r<4>" can both be). */
+bool symbols_taken(const symbol_table *table, symbol_kind kind, const char *name, size_t length);
 /* What an operand of this name means; for a member of a range `*slot` is its slot, else that of the symbol. */
 ptx_symbol *symbols_resolve(const symbol_table *table, const char *name, size_t length, int *slot);
 
