@@ -9,21 +9,27 @@
 
 /* ---- Faults ---- */
 
-/* A report is text; which error a device would give follows from what it says. The first row that fits counts. */
+/* A report is text; which error a device would give follows from its first line. The first row that fits counts, and
+ * what fits none is an unspecified launch failure. */
 static const struct {
     const char *says;
     CUresult code;
 } fault_codes[] = {
-    {"deadlock", CUDA_ERROR_LAUNCH_TIMEOUT},       {"livelock", CUDA_ERROR_LAUNCH_TIMEOUT},
-    {"misaligned", CUDA_ERROR_MISALIGNED_ADDRESS}, {"outside", CUDA_ERROR_ILLEGAL_ADDRESS},
+    {"deadlock", CUDA_ERROR_LAUNCH_TIMEOUT},
+    {"livelock", CUDA_ERROR_LAUNCH_TIMEOUT},
+    {"not a multiple of", CUDA_ERROR_MISALIGNED_ADDRESS},
     {"allocation", CUDA_ERROR_ILLEGAL_ADDRESS},
+    {"out of bounds", CUDA_ERROR_ILLEGAL_ADDRESS},
+    {"out of range", CUDA_ERROR_ILLEGAL_ADDRESS},
+    {"read-only", CUDA_ERROR_ILLEGAL_ADDRESS},
+    {"the CTA has", CUDA_ERROR_ILLEGAL_ADDRESS},
 };
 
 void context_fault(CUcontext ctx, const char *report) {
-    ctx->sticky = CUDA_ERROR_LAUNCH_FAILED;
-    for (size_t i = sizeof fault_codes / sizeof *fault_codes; i-- > 0;)
-        if (strstr(report, fault_codes[i].says))
-            ctx->sticky = fault_codes[i].code;
+    size_t line = strcspn(report, "\n"), rows = sizeof fault_codes / sizeof *fault_codes, row = 0;
+    while (row < rows && !memmem(report, line, fault_codes[row].says, strlen(fault_codes[row].says)))
+        row++;
+    ctx->sticky = row < rows ? fault_codes[row].code : CUDA_ERROR_LAUNCH_FAILED;
     snprintf(driver.last_fault, sizeof driver.last_fault, "%s", report);
     driver_say("%s", report);
 }

@@ -20,7 +20,7 @@ void driver_unlock(void) {
 
 void driver_say(const char *format, ...) {
     va_list list;
-    char text[2048];
+    char text[sizeof driver.last_fault];
     va_start(list, format);
     vsnprintf(text, sizeof text, format, list);
     va_end(list);
