@@ -13,6 +13,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* The symbol that this project looks up; cuda.h may name a newer one. */
+#undef cuEventElapsedTime
+CUresult CUDAAPI cuEventElapsedTime(float *milliseconds, CUevent start, CUevent end);
+
 /* add: *at += value. */
 static const char ptx[] = ".version 8.3\n"
                           ".target sm_90a\n"
