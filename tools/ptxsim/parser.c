@@ -388,10 +388,10 @@ static void append_return(parser *p) {
 static void finish_body(parser *p, ptx_function *function) {
     if (p->references.count) {
         const parser_reference *lost = p->references.data;
-        const ptx_instr *instr = &((ptx_instr *)p->instrs.data)[lost->instr];
-        p->token.line = instr->line;
-        parser_fail(p, "%.*s is neither a label in a scope around it nor declared: %.100s",
-                    (int)(lost->length < 100 ? lost->length : 100), lost->name, instr->text);
+        p->token.line = lost->line;
+        p->statement = lost->statement;
+        parser_fail(p, "%.*s is neither a label in a scope around it nor declared",
+                    (int)(lost->length < 100 ? lost->length : 100), lost->name);
     }
     if (p->call_param_line) {
         p->token.line = p->call_param_line;

@@ -48,6 +48,8 @@ typedef struct parser_reference {
     int operand;
     const char *name;
     size_t length;
+    const char *statement;
+    int line;
 } parser_reference;
 
 /* Where a function begins, for messages about all of it. */

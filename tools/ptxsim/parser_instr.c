@@ -227,6 +227,8 @@ static void parse_label_operand(parser *p, ptx_operand *operand, int index) {
     reference->operand = index;
     reference->name = name.start;
     reference->length = name.length;
+    reference->statement = p->statement;
+    reference->line = name.line;
 }
 
 static void parse_operands(parser *p, ptx_instr *instr) {
