@@ -6,7 +6,7 @@
 
 #include <stdio.h>
 
-#include "ptxsim/ptx.h"
+#include "ptx.h"
 
 static sim_result fake_exec(struct sim_warp *warp, const ptx_instr *instr, uint32_t mask) {
     (void)warp;
