@@ -246,6 +246,21 @@ static void test_exited_lanes(void **state) {
     }
 }
 
+/* Lanes that wait for others of their member mask go on when these exit instead. */
+static void test_exit_while_others_wait(void **state) {
+    (void)state;
+    static const char body[] =
+        "setp.lt.u32 %p1, %tid, 16;\n@!%p1 bra LATER;\nredux.sync.add.u32 %r10, %tid, -1;\n" STORE
+        "LATER:\nsetp.lt.u32 %p2, %tid, 20;\n@%p2 exit;\nbar.warp.sync 0xfff00000;\nret;\n";
+    for (uint64_t i = 0; i < SEEDS; i++) {
+        uint32_t out[32] = {0};
+        ptx_run run = {.grid = {1, 1, 1}, .block = {32, 1, 1}, .seed = base_seed + i, .out = out, .out_words = 32};
+        RUN_OK(body, &run);
+        for (int t = 0; t < 32; t++)
+            assert_int_equal(out[t], t < 16 ? 120 : 0);
+    }
+}
+
 /* ---- Reports ---- */
 
 static ptx_run small(uint32_t *out, unsigned threads) {
@@ -443,27 +458,17 @@ static void test_seed_decides(void **state) {
 int main(void) {
     base_seed = test_seed();
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_special_registers),
-        cmocka_unit_test(test_clock_moves),
-        cmocka_unit_test(test_loop_with_own_count),
-        cmocka_unit_test(test_nested_divergence),
-        cmocka_unit_test(test_reconvergence),
-        cmocka_unit_test(test_spin_before_setter),
-        cmocka_unit_test(test_spin_after_setter),
-        cmocka_unit_test(test_named_barriers),
-        cmocka_unit_test(test_barrier_reductions),
-        cmocka_unit_test(test_divergent_barrier),
-        cmocka_unit_test(test_exited_lanes),
-        cmocka_unit_test(test_barrier_deadlocks),
-        cmocka_unit_test(test_warp_deadlocks),
-        cmocka_unit_test(test_member_masks),
-        cmocka_unit_test(test_livelock),
-        cmocka_unit_test(test_mbarrier_deadlock),
-        cmocka_unit_test(test_traps_and_undefined),
-        cmocka_unit_test(test_end_without_return),
-        cmocka_unit_test(test_refused_at_binding),
-        cmocka_unit_test(test_launch_shapes),
-        cmocka_unit_test(test_seed_decides),
+        cmocka_unit_test(test_special_registers),   cmocka_unit_test(test_clock_moves),
+        cmocka_unit_test(test_loop_with_own_count), cmocka_unit_test(test_nested_divergence),
+        cmocka_unit_test(test_reconvergence),       cmocka_unit_test(test_spin_before_setter),
+        cmocka_unit_test(test_spin_after_setter),   cmocka_unit_test(test_named_barriers),
+        cmocka_unit_test(test_barrier_reductions),  cmocka_unit_test(test_divergent_barrier),
+        cmocka_unit_test(test_exited_lanes),        cmocka_unit_test(test_exit_while_others_wait),
+        cmocka_unit_test(test_barrier_deadlocks),   cmocka_unit_test(test_warp_deadlocks),
+        cmocka_unit_test(test_member_masks),        cmocka_unit_test(test_livelock),
+        cmocka_unit_test(test_mbarrier_deadlock),   cmocka_unit_test(test_traps_and_undefined),
+        cmocka_unit_test(test_end_without_return),  cmocka_unit_test(test_refused_at_binding),
+        cmocka_unit_test(test_launch_shapes),       cmocka_unit_test(test_seed_decides),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
