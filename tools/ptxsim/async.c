@@ -52,6 +52,12 @@ struct sim_async *sim_async_new(sim_warp *warp, const ptx_instr *instr, uint32_t
     return op;
 }
 
+void sim_async_discard(struct sim_async *op) {
+    if (op->destroy != NULL)
+        op->destroy(op);
+    free(op);
+}
+
 /* Mostly short delays, now and then long ones: a fixed chance per call would hardly ever let an operation be overtaken
  * by many others. */
 static unsigned random_delay(sim_cta *cta) {
@@ -92,7 +98,7 @@ static bool progress_once(sim_cta *cta, bool all) {
         moved = moved || step != SIM_ASYNC_BLOCKED;
         if (step == SIM_ASYNC_DONE) {
             *link = op->next;
-            free(op);
+            sim_async_discard(op);
             continue;
         }
         if (step == SIM_ASYNC_MOVED)
@@ -130,7 +136,7 @@ void sim_async_free(sim_cta *cta) {
     while (cta->pending != NULL) {
         struct sim_async *op = cta->pending;
         cta->pending = op->next;
-        free(op);
+        sim_async_discard(op);
     }
     if (cta->async_state != NULL) {
         free(cta->async_state->writer);

@@ -37,8 +37,11 @@ struct sim_async {
     uint32_t group[SIM_LANES];          /* number of each lane's group */
     bool read_done;                     /* stores: shared memory has been read */
     unsigned delay;                     /* calls of sim_async_progress until it moves */
-    size_t shared_offset, shared_bytes; /* the bytes of shared memory it fills; 0 bytes: none, or several pieces */
+    size_t shared_offset, shared_bytes; /* the bytes of shared memory it fills, if they are one piece */
+    bool (*fills)(const struct sim_async *op, size_t offset,
+                  size_t size); /* whether it will fill some; NULL: see above */
     sim_async_step (*step)(sim_cta *cta, struct sim_async *op);
+    void (*destroy)(struct sim_async *op); /* of what else it owns; or NULL */
 };
 
 /* Counters of a lane's groups: the number of the group now open, i.e. of commits so far. */
@@ -79,6 +82,8 @@ struct sim_async_state *sim_async_state_of(sim_warp *warp, const ptx_instr *inst
  * sim_fault. */
 struct sim_async *sim_async_new(sim_warp *warp, const ptx_instr *instr, uint32_t mask, size_t size,
                                 sim_async_kind kind);
+/* Releases one that has not been queued. */
+void sim_async_discard(struct sim_async *op);
 /* Queues it, to move at a random time. */
 void sim_async_queue(sim_cta *cta, struct sim_async *op);
 /* Whether any queued operation of this lane with one of the kinds (bits 1 << sim_async_kind) in a group below `limit`
@@ -108,10 +113,26 @@ bool shadow_check_async_read(sim_warp *warp, const ptx_instr *instr, int lane, s
 void shadow_note_undefined(sim_warp *warp, const ptx_instr *instr, size_t offset, size_t size);
 void sim_undefined_note(const sim_cta *cta, char *text, size_t size);
 
+/* ---- Bulk copies (exec_bulk.c), bound in exec_async.c ---- */
+
+sim_result exec_bulk_load(sim_warp *warp, const ptx_instr *instr, uint32_t mask);
+sim_result exec_bulk_store(sim_warp *warp, const ptx_instr *instr, uint32_t mask);
+sim_result exec_bulk_prefetch(sim_warp *warp, const ptx_instr *instr, uint32_t mask);
+sim_result exec_tensor_load(sim_warp *warp, const ptx_instr *instr, uint32_t mask);
+sim_result exec_tensor_store(sim_warp *warp, const ptx_instr *instr, uint32_t mask);
+sim_result exec_tensor_prefetch(sim_warp *warp, const ptx_instr *instr, uint32_t mask);
+
 /* ---- Used across files ---- */
+
+/* Where a byte of a tile lies whose rows of 32, 64 or 128 bytes are swizzled (0: are not). */
+static inline size_t sim_swizzle(size_t offset, unsigned bytes) {
+    const size_t rows = bytes == 128 ? 7 : bytes == 64 ? 3 : bytes == 32 ? 1 : 0;
+    return offset ^ (offset >> 7 & rows) << 4;
+}
 
 /* Whether a register's lanes hold something that may be used; the engine faults on undefined values that matter. */
 void sim_note_defined(sim_warp *warp, int slot, uint32_t lanes, bool defined);
+uint32_t sim_defined_lanes(const sim_warp *warp, int slot);
 
 /* Shared memory offset of an address of the shared space or in its window. */
 uint64_t sim_shared_offset(uint64_t address);

@@ -7,35 +7,28 @@
 
 /* A format with a sign, exponent and mantissa of 16 bits together. */
 typedef struct format {
-    int mantissa_bits, bias, max_exponent;
+    int mantissa_bits, bias;
 } format;
 
-static const format HALF = {10, 15, 15};
-static const format BF16 = {7, 127, 127};
+static const format HALF = {10, 15};
+static const format BF16 = {7, 127};
 
 static uint16_t encode(double value, format f) {
     const unsigned sign = signbit(value) ? 0x8000u : 0;
-    const unsigned infinity = (unsigned)(f.max_exponent + f.bias + 1) << f.mantissa_bits;
+    const unsigned infinity = 0x7fffu >> f.mantissa_bits << f.mantissa_bits;
     if (isnan(value))
         return 0x7fff;
-    double magnitude = fabs(value);
-    if (magnitude == 0.0)
-        return (uint16_t)sign;
-    if (isinf(magnitude))
-        return (uint16_t)(sign | infinity);
-    int exponent = 0;
-    frexp(magnitude, &exponent);
-    exponent--; /* magnitude = 1.xxx * 2^exponent */
-    if (exponent < 1 - f.bias)
-        exponent = 1 - f.bias;
-    /* In units of the last place; rounding up to the next binade carries into the exponent by itself. */
-    const double units = nearbyint(ldexp(magnitude, f.mantissa_bits - exponent));
-    const unsigned one = 1u << f.mantissa_bits;
-    if (exponent > f.max_exponent || (exponent == f.max_exponent && units >= 2.0 * one))
-        return (uint16_t)(sign | infinity);
-    const unsigned mantissa = (unsigned)units;
-    const unsigned biased = mantissa < one ? 0 : (unsigned)(exponent + f.bias);
-    return (uint16_t)(sign | (biased == 0 ? mantissa : (biased << f.mantissa_bits) + (mantissa - one)));
+    const double magnitude = fabs(value);
+    if (magnitude >= ldexp(1.0, 1 - f.bias)) { /* normal: the mantissa is cut, and a carry moves into the exponent */
+        const int cut = 52 - f.mantissa_bits;
+        uint64_t bits;
+        memcpy(&bits, &magnitude, sizeof(bits));
+        bits += (UINT64_C(1) << (cut - 1)) - 1 + (bits >> cut & 1);
+        const uint64_t rounded = (bits >> cut) - ((uint64_t)(1023 - f.bias) << f.mantissa_bits);
+        return (uint16_t)(sign | (rounded < infinity ? rounded : infinity));
+    }
+    /* In units of the last place; the largest result is the smallest normal number. */
+    return (uint16_t)(sign | (unsigned)nearbyint(ldexp(magnitude, f.mantissa_bits - 1 + f.bias)));
 }
 
 float sim_half_to_float(uint16_t bits) {

@@ -42,7 +42,8 @@ void shadow_set_written(sim_cta *cta, size_t offset, size_t size, bool written) 
 
 bool shadow_awaited(const sim_cta *cta, size_t offset, size_t size) {
     for (const struct sim_async *op = cta->pending; op != NULL; op = op->next) {
-        if (op->shared_offset < offset + size && offset < op->shared_offset + op->shared_bytes)
+        if (op->fills != NULL ? op->fills(op, offset, size)
+                              : op->shared_offset < offset + size && offset < op->shared_offset + op->shared_bytes)
             return true;
     }
     return false;
@@ -146,4 +147,8 @@ void sim_note_defined(sim_warp *warp, int slot, uint32_t lanes, bool defined) {
         return;
     uint32_t *written = &warp->schedule->written[slot];
     *written = defined ? *written | lanes : *written & ~lanes;
+}
+
+uint32_t sim_defined_lanes(const sim_warp *warp, int slot) {
+    return warp->schedule == NULL ? UINT32_MAX : warp->schedule->written[slot];
 }
