@@ -13,13 +13,12 @@
 /* ---- Instructions, prepared (program.c) ---- */
 
 enum {
-    SIM_STEP_MOVES_PC = 1,     /* exec may change next_pc, make lanes exit or block them */
-    SIM_STEP_PROPAGATES = 2,   /* a computation: undefined inputs make the result undefined, which is no fault yet */
-    SIM_STEP_ANY_DEFINED = 4,  /* of those: one defined input is enough (and with false, the unselected one of selp) */
-    SIM_STEP_OWNS_RESULTS = 8, /* exec itself notes which lanes got a defined result */
-    SIM_STEP_WAITS = 16,       /* mbarrier test_wait or try_wait: false and a retry mean "not yet" */
-    SIM_STEP_EFFECT = 32,      /* others may notice it: memory, barriers, asynchronous operations */
-    SIM_STEP_ASYNC = 64        /* may touch registers that asynchronous operations own (wgmma) */
+    SIM_STEP_MOVES_PC = 1,    /* exec may change next_pc, make lanes exit or block them */
+    SIM_STEP_PROPAGATES = 2,  /* a computation: undefined inputs make the result undefined, which is no fault yet */
+    SIM_STEP_ANY_DEFINED = 4, /* of those: one defined input is enough (and with false, the unselected one of selp) */
+    SIM_STEP_WAITS = 8,       /* mbarrier test_wait or try_wait: false and a retry mean "not yet" */
+    SIM_STEP_EFFECT = 16,     /* others may notice it: memory, barriers, asynchronous operations */
+    SIM_STEP_ASYNC = 32       /* may touch registers that asynchronous operations own (wgmma) */
 };
 
 typedef struct sim_step {
@@ -47,7 +46,8 @@ void sim_program_destroy(sim_program *program);
 
 typedef struct sim_schedule {
     const sim_program *program;
-    uint32_t *written; /* per register slot: lanes that have a defined value in it */
+    uint32_t *written; /* per register slot: lanes that have a defined value in it. Results are noted as defined before
+                        * exec, which may take lanes back. */
 
     uint32_t group; /* lanes being run, all at group_pc; their warp->pc is stale meanwhile */
     uint32_t group_pc;

@@ -109,8 +109,6 @@ static void prepare(sim_step *step, const ptx_instr *instr, collector *out) {
         flags |= SIM_STEP_PROPAGATES;
     if (listed(any_defined, instr->opcode))
         flags |= SIM_STEP_ANY_DEFINED;
-    if (strcmp(instr->opcode, "shfl") == 0)
-        flags |= SIM_STEP_OWNS_RESULTS;
     if (waits)
         flags |= SIM_STEP_WAITS;
     else if (listed(with_effect, instr->opcode))

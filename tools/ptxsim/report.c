@@ -111,12 +111,11 @@ static void put_reason(text *out, sim_warp *warp, const sim_step *step, uint32_t
     }
     if (step->flags & SIM_STEP_WAITS) {
         *mbarriers = true;
-        for (int i = 0; i < step->instr->num_operands; i++) {
+        for (int i = 1; i < step->instr->num_operands; i++) {
             const ptx_operand *operand = &step->instr->operands[i];
-            if (operand->kind == PTX_OPERAND_ADDRESS)
-                put(out, "; mbarrier at 0x%llx", (unsigned long long)sim_address(warp, operand, lane));
-            else if (i > 0 && operand->kind == PTX_OPERAND_REGISTER)
-                put(out, ", 0x%llx", (unsigned long long)sim_operand(warp, operand, lane));
+            bool address = operand->kind == PTX_OPERAND_ADDRESS;
+            put(out, address ? "; mbarrier at 0x%llx" : ", 0x%llx",
+                (unsigned long long)sim_operand(warp, operand, lane));
         }
         return;
     }

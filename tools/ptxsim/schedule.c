@@ -4,9 +4,8 @@
  * together, as a group. The group with the smallest program counter goes first, which reconverges structured code, but
  * others get their turn after a while, and at once where the first one only waits, so that a lane which spins never
  * starves another one of its warp. */
+#include "async.h"
 #include "engine.h"
-
-#include <string.h>
 
 enum {
     TURN = 1024,       /* instructions of the first group before another one gets a turn */
@@ -101,10 +100,13 @@ static int operand_with_slot(const ptx_instr *instr, int slot) {
 static sim_result fault_undefined(sim_warp *warp, const sim_step *step, uint32_t mask) {
     const int *slots = warp->schedule->program->slots + step->first_slot;
     int lane = lowest_lane(mask);
+    char note[512];
+    sim_undefined_note(warp->cta, note, sizeof(note));
     for (int i = 0; i < step->num_reads; i++)
         if (!(warp->schedule->written[slots[i]] >> lane & 1))
-            return sim_fault(warp, step->instr, lane, "operand %d is undefined: it comes from a register never written",
-                             operand_with_slot(step->instr, slots[i]));
+            return sim_fault(warp, step->instr, lane,
+                             "operand %d is undefined: it comes from a register or shared memory never written%s%s",
+                             operand_with_slot(step->instr, slots[i]), note[0] ? "; " : "", note);
     return SIM_DONE;
 }
 
