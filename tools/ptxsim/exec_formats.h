@@ -73,7 +73,7 @@ static inline uint64_t exec_bf16_bits(double value) {
 }
 
 /* Smaller or larger of two numbers of a format, given and returned as codes: -0 is below +0; a NaN gives way to a
- * number unless flags say NaN; xorsign takes magnitudes and the product's sign; relu clamps at +0. */
+ * number unless flags say NaN; xorsign takes magnitudes and the product's sign. */
 static inline uint64_t exec_min_max(uint64_t a, uint64_t b, unsigned shift, uint64_t infinity, uint64_t nan,
                                     unsigned flags, bool max) {
     const uint64_t top = UINT64_C(1) << (63 - shift), magnitudes = top - 1;
