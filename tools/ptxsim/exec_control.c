@@ -105,7 +105,6 @@ static sim_result complete_barrier(sim_cta *cta, int id, sim_warp *running, cons
     }
     cta->barriers[id].expected = 0;
     cta->barriers[id].arrived = 0;
-    cta->barriers[id].generation++;
     return SIM_DONE;
 }
 

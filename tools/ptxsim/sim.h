@@ -61,10 +61,9 @@ typedef struct sim_cta {
     struct sim_async *pending; /* list, oldest first */
     struct sim_async_state *async_state; /* NULL until it is needed; freed by sim_async_free */
     uint64_t steps;
-    /* bar.sync: arrivals so far and generation, for the 16 named barriers */
+    /* The 16 named barriers: threads that have arrived, the count they gave (0: none); exec_control.c */
     struct {
         int arrived, expected;
-        unsigned generation;
     } barriers[16];
 } sim_cta;
 
@@ -81,8 +80,6 @@ typedef struct sim_warp {
     uint32_t carry; /* condition code CC.CF of add.cc, subc and their like: one bit a lane */
     /* wgmma groups: operations issued since the last commit, committed groups not yet waited for */
     struct sim_wgmma_state *wgmma;
-    unsigned barrier_generation[16]; /* for a warp that waits at bar.sync: see exec_barrier.c */
-    bool barrier_waiting[16];
     struct sim_schedule *schedule;
 } sim_warp;
 
