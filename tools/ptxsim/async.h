@@ -142,17 +142,9 @@ bool sim_mbarrier_complete_tx(sim_warp *warp, const ptx_instr *instr, int lane, 
 bool sim_mbarrier_check(sim_warp *warp, const ptx_instr *instr, int lane, uint64_t address);
 /* Arrives once for the lane when all its cp.async so far are done (cp.async.mbarrier.arrive). */
 sim_result sim_mbarrier_arrive_after_copies(sim_warp *warp, const ptx_instr *instr, uint32_t mask);
-/* Says what a lane's test_wait or try_wait waits for; "" if instr is another instruction. */
-void sim_mbarrier_describe(sim_warp *warp, const ptx_instr *instr, int lane, char *text, size_t size);
 /* Describes the CTA's barriers, for a message about a deadlock. */
 void sim_mbarrier_report(const sim_cta *cta, char *text, size_t size);
 /* Releases a warpgroup array and every warp's wgmma state. (exec_wgmma.c) */
 void sim_wgmma_free(sim_cta *cta);
-
-/* binary16 and bfloat16 for atomics and wgmma; to nearest even. (half.c) */
-float sim_half_to_float(uint16_t bits);
-uint16_t sim_float_to_half(double value);
-float sim_bf16_to_float(uint16_t bits);
-uint16_t sim_float_to_bf16(double value);
 
 #endif

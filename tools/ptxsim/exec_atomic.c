@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: MIT
  * atom and red: read, compute, write as one step, also between CTAs that run on different host threads. */
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "access.h"
-#include "async.h"
+#include "exec_formats.h"
 #include "memory.h"
 
 /* data[0]: element bytes | kind << 8 | values in an element << 16, data[1]: space, data[2]: access_op, data[3]: flags
@@ -44,9 +43,9 @@ static uint64_t integer_op(access_op op, access_kind kind, size_t bytes, uint64_
 static uint64_t float_add(access_kind kind, size_t bytes, uint64_t old, uint64_t x) {
     uint64_t bits = 0;
     if (kind == ACCESS_HALF)
-        return sim_float_to_half((double)sim_half_to_float((uint16_t)old) + sim_half_to_float((uint16_t)x));
+        return exec_f16_bits(exec_f16(old) + exec_f16(x));
     if (kind == ACCESS_BF16)
-        return sim_float_to_bf16((double)sim_bf16_to_float((uint16_t)old) + sim_bf16_to_float((uint16_t)x));
+        return exec_bf16_bits(exec_add_odd(exec_bf16(old), exec_bf16(x)));
     if (bytes == 4) {
         float a = 0, b = 0;
         memcpy(&a, &old, 4);

@@ -292,17 +292,6 @@ static sim_result exec_pending_count(sim_warp *warp, const ptx_instr *instr, uin
     return SIM_DONE;
 }
 
-void sim_mbarrier_describe(sim_warp *warp, const ptx_instr *instr, int lane, char *text, size_t size) {
-    if (size > 0)
-        text[0] = '\0';
-    const struct sim_async_state *state = warp->cta->async_state;
-    if (instr->exec != exec_wait || state == NULL)
-        return;
-    const uint64_t offset = sim_shared_offset(sim_address(warp, &instr->operands[1], lane));
-    if (offset % 8 == 0 && offset + 8 <= warp->cta->shared_bytes && state->mbarriers[offset / 8].live)
-        describe(&state->mbarriers[offset / 8], offset, text, size);
-}
-
 /* cp.async.mbarrier.arrive: bound in exec_async.c, which has waited for the lanes' copies to be queued. */
 typedef struct copy_arrival {
     struct sim_async base;

@@ -4,41 +4,23 @@
  * Hardware's sums are believed to be cut below the largest product, which is not specified. Here each instruction adds
  * its K products exactly enough (binary64) and rounds once. */
 #include <inttypes.h>
-#include <math.h>
 #include <pthread.h>
 #include <string.h>
 
+#include "exec_formats.h"
 #include "wgmma.h"
 
 /* ---- Types ----------------------------------------------------------------------------------------------------- */
 
 static double fp8_values[2][256]; /* E4M3, E5M2 */
-static float half_values[65536];
 static pthread_once_t tables_once = PTHREAD_ONCE_INIT;
 
-static double decode_fp8(unsigned bits, int mantissa_bits, int bias, bool has_infinity) {
-    const unsigned mantissa = bits & ((1u << mantissa_bits) - 1);
-    const int exponent = (int)((bits & 0x7f) >> mantissa_bits);
-    const int top = (0x7f >> mantissa_bits);
-    double value;
-    if (exponent == top && has_infinity)
-        value = mantissa == 0 ? INFINITY : NAN;
-    else if ((bits & 0x7f) == 0x7f)
-        value = NAN;
-    else if (exponent == 0)
-        value = ldexp(mantissa, 1 - bias - mantissa_bits);
-    else
-        value = ldexp(mantissa + (1u << mantissa_bits), exponent - bias - mantissa_bits);
-    return bits & 0x80 ? -value : value;
-}
-
 static void fill_tables(void) {
-    for (unsigned i = 0; i < 256; i++) {
-        fp8_values[0][i] = decode_fp8(i, 3, 7, false);
-        fp8_values[1][i] = decode_fp8(i, 2, 15, true);
+    const exec_format *const formats[2] = {exec_find_format("e4m3"), exec_find_format("e5m2")};
+    for (int f = 0; f < 2; f++) {
+        for (unsigned i = 0; i < 256; i++)
+            fp8_values[f][i] = exec_decode(formats[f], i);
     }
-    for (unsigned i = 0; i < 65536; i++)
-        half_values[i] = sim_half_to_float((uint16_t)i);
 }
 
 static double element_value(wgmma_type type, const uint8_t *at) {
@@ -49,10 +31,10 @@ static double element_value(wgmma_type type, const uint8_t *at) {
         return fp8_values[type == WGMMA_E5M2][*at];
     case WGMMA_F16:
         memcpy(&wide, at, 2);
-        return half_values[wide];
+        return exec_f16(wide);
     default:
         memcpy(&wide, at, 2);
-        return sim_bf16_to_float(wide);
+        return exec_bf16(wide);
     }
 }
 
@@ -238,21 +220,6 @@ static void multiply_row(const wgmma_shape *s, const double *a, const double *b,
     }
 }
 
-static uint32_t float_bits(double value) {
-    const float narrow = (float)value;
-    uint32_t bits = UINT32_C(0x7fffffff); /* every NaN is the canonical one */
-    if (!isnan(narrow))
-        memcpy(&bits, &narrow, sizeof(bits));
-    return bits;
-}
-
-static double bits_float(uint64_t bits) {
-    const uint32_t low = (uint32_t)bits;
-    float value;
-    memcpy(&value, &low, sizeof(value));
-    return value;
-}
-
 /* Adds a row's sums to the registers of the lanes that hold it: lane 4 (row % 8) + q of warp row / 16 has columns
  * 8 j + 2 q + {0, 1}; `high` rows (8 to 15 of the warp's 16) come after the others. */
 static void add_row(const wgmma_product *p, size_t row, const double *sums, const bool *undefined) {
@@ -265,14 +232,15 @@ static void add_row(const wgmma_product *p, size_t row, const double *sums, cons
         if (p->shape.half) {
             uint64_t *at = sim_register(warp, registers[n / 8 * 2 + high].slot) + lane;
             const uint64_t old = p->accumulate ? *at : 0;
-            const uint32_t low_half = sim_float_to_half(sums[n] + sim_half_to_float((uint16_t)old));
-            const uint32_t high_half = sim_float_to_half(sums[n + 1] + sim_half_to_float((uint16_t)(old >> 16)));
-            *at = (undefined[n] ? 0x7fff : low_half) | (undefined[n + 1] ? 0x7fffu : high_half) << 16;
+            const uint64_t low_half = exec_f16_bits(sums[n] + exec_f16(old));
+            const uint64_t high_half = exec_f16_bits(sums[n + 1] + exec_f16(old >> 16));
+            *at = (undefined[n] ? EXEC_NAN_F16 : low_half) | (undefined[n + 1] ? (uint64_t)EXEC_NAN_F16 : high_half)
+                                                                 << 16;
         } else {
             for (int e = 0; e < 2; e++) {
                 uint64_t *at = sim_register(warp, registers[n / 8 * 4 + 2 * high + e].slot) + lane;
-                const double old = p->accumulate ? bits_float(*at) : 0.0;
-                *at = undefined[n + e] ? UINT32_C(0x7fffffff) : float_bits(sums[n + e] + old);
+                const double old = p->accumulate ? (double)exec_float(*at) : 0.0;
+                *at = undefined[n + e] ? EXEC_NAN_F32 : exec_float_bits((float)(sums[n + e] + old));
             }
         }
     }
