@@ -165,6 +165,14 @@ static inline void check_instruction(const char *text, formula expected, generat
     machine_destroy(&m);
 }
 
+/* A formula over sources a, b, c, e of a C type; its result is cut to `bits`. */
+#define FORMULA(name, type, bits, expression)                                                                          \
+    static uint64_t name(const uint64_t *s) {                                                                          \
+        const type a = (type)s[0], b = (type)s[1], c = (type)s[2], e = (type)s[3];                                     \
+        (void)a, (void)b, (void)c, (void)e;                                                                            \
+        return cut((uint64_t)(expression), bits);                                                                      \
+    }
+
 typedef struct instruction_case {
     const char *text;
     formula expected;

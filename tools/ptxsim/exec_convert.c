@@ -168,10 +168,10 @@ static bool prepare_float(ptx_instr *instr, char *error, size_t error_size) {
     const bool integral = exec_listed("rni|rzi|rmi|rpi", instr->modifiers[0]);
     const bool loses = result->precision < source->precision || result->min_exponent > source->min_exponent;
     const char *wrong = NULL;
-    if (loses && !rounding)
-        wrong = "needs a rounding mode";
-    else if (integral && source != result)
+    if (integral && source != result)
         wrong = "rounds to an integer only within a type";
+    else if (loses && !rounding)
+        wrong = "needs a rounding mode";
     if (wrong) {
         snprintf(error, error_size, "cvt.%s.%s %s", exec_instr_type(instr, 1)->name, source->name, wrong);
         return false;
