@@ -40,9 +40,9 @@ static inline uint64_t random_bits(void) {
 }
 
 static inline void seed_randomly(void) {
-    const char *given = getenv("ATTNS_TEST_SEED");
+    const char *given = getenv("PTXSIM_TEST_SEED");
     random_state = given ? strtoull(given, NULL, 0) : (uint64_t)time(NULL);
-    printf("seed: ATTNS_TEST_SEED=%llu\n", (unsigned long long)random_state);
+    printf("seed: PTXSIM_TEST_SEED=%llu\n", (unsigned long long)random_state);
 }
 
 /* NULL and a message in `error` if the module does not load. */

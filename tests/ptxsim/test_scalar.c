@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * Integer instructions, comparisons, selections and moves against plain C on random and edge values. */
+#include "run_ptx.h"
 #include "scalar_machine.h"
 
 /* ---- Arithmetic of all widths ---- */
@@ -389,6 +390,25 @@ static void test_addresses(void **state) {
     machine_destroy(&m);
 }
 
+/* Variables' addresses, in their space and generic, lead to the same memory; those of another space are refused. */
+static void test_addresses_of_variables(void **state) {
+    (void)state;
+    uint32_t out[32] = {0};
+    ptx_run run = {.grid = {1, 1, 1}, .block = {32, 1, 1}, .seed = 5, .out = out, .out_words = 32};
+    RUN_OK("mov.u64 %rd0, buffer;\nmul.wide.u32 %rd1, %tid, 4;\nadd.s64 %rd2, %rd0, %rd1;\n"
+           "mad.lo.s32 %r2, %tid, 3, 7;\nst.shared.u32 [%rd2], %r2;\n"
+           "cvta.shared.u64 %rd3, %rd2;\nld.u32 %r3, [%rd3];\ncvta.to.shared.u64 %rd4, %rd3;\n"
+           "ld.shared.u32 %r4, [%rd4];\nadd.s32 %r5, %r3, %r4;\ncvta.to.global.u64 %rd5, %my_out;\n"
+           "st.global.u32 [%rd5], %r5;\nret;",
+           &run);
+    for (uint32_t i = 0; i < 32; i++)
+        assert_int_equal(out[i], 2 * (3 * i + 7));
+    RUN_FAULT("cvta.to.shared.u64 %rd0, %my_out;\nst.shared.u32 [%rd0], %tid;\nret;", &run, "state space");
+    RUN_FAULT("mov.u64 %rd0, buffer;\ncvta.shared.u64 %rd1, %rd0;\ncvta.to.global.u64 %rd2, %rd1;\n"
+              "st.global.u32 [%rd2], %tid;\nret;",
+              &run, "state space");
+}
+
 /* ---- Comparisons ---- */
 
 FORMULA(eq_u16, uint16_t, 1, a == b)
@@ -490,6 +510,7 @@ int main(void) {
         cmocka_unit_test(test_predicates_and_moves),
         cmocka_unit_test(test_vectors),
         cmocka_unit_test(test_addresses),
+        cmocka_unit_test(test_addresses_of_variables),
         cmocka_unit_test(test_integer_comparisons),
         cmocka_unit_test(test_pair_of_predicates),
         cmocka_unit_test(test_refusals),

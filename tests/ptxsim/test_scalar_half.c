@@ -56,7 +56,7 @@ static uint64_t exact_fma16(uint64_t a, uint64_t b, uint64_t c) {
         return NAN16;
     if (isinf(rough))
         return rough < 0 ? 0xfc00 : 0x7c00;
-    const __int128 sum = (__int128)ldexp(x, 24) * (__int128)ldexp(y, 24) + ((__int128)ldexp(z, 24) << 24);
+    const __int128 sum = (__int128)ldexp(x, 24) * (__int128)ldexp(y, 24) + (__int128)ldexp(z, 24) * ((__int128)1 << 24);
     if (sum == 0)
         return signbit(rough) ? 0x8000 : 0;
     if (sum >> 68 > 0 || -sum >> 68 > 0)
