@@ -11,9 +11,11 @@
 #include "core/strbuf.h"
 #include "jit/kernel_store.h"
 
-/* -v makes ptxas report registers and spills in NVRTC's log. */
-static const char *const compile_options[] = {"-std=c++17", "--ptxas-options=-v"};
-#define NUM_COMPILE_OPTIONS (sizeof compile_options / sizeof compile_options[0])
+/* -v makes ptxas report registers and spills in NVRTC's log. For PTX ptxas is not called; there the lines of the
+ * templates let whoever compiles or interprets it say where something is wrong. */
+static const char *const cubin_options[] = {"-std=c++17", "--ptxas-options=-v"};
+static const char *const ptx_options[] = {"-std=c++17", "--generate-line-info"};
+#define NUM_COMPILE_OPTIONS 2
 
 /* A kernel takes a few tenths of a second to compile, on a crowded machine a few seconds. A holder of the lock that is
  * still busy after this time is stuck, and compiling twice is the lesser evil. */
@@ -37,6 +39,10 @@ static void compiler_target(const attns_context *ctx, const attns_plan *plan, ch
         snprintf(arch, size, "compute%s", number);
     else
         snprintf(arch, size, "%s", plan->target.arch);
+}
+
+static const char *const *compile_options(const attns_context *ctx) {
+    return ctx->load_ptx ? ptx_options : cubin_options;
 }
 
 /* What messages add to the target's name. */
@@ -201,8 +207,8 @@ static attns_status compile_and_publish(attns_context *ctx, const attns_plan *pl
     attns_compile_output output;
     char arch[32];
     compiler_target(ctx, plan, arch, sizeof arch);
-    attns_status status =
-        attns_nvrtc_compile(nvrtc, plan->template_file, source, arch, compile_options, NUM_COMPILE_OPTIONS, &output);
+    attns_status status = attns_nvrtc_compile(nvrtc, plan->template_file, source, arch, compile_options(ctx),
+                                              NUM_COMPILE_OPTIONS, &output);
     if (status != ATTNS_OK)
         return attns_fail(status, "%s: %s", plan->name, attns_last_error());
     atomic_fetch_add_explicit(&ctx->compiles, 1, memory_order_relaxed);
@@ -258,7 +264,7 @@ static attns_status prepare(attns_context *ctx, const attns_plan *plan, char **s
         dump_source(ctx, plan, *source);
     char arch[32];
     compiler_target(ctx, plan, arch, sizeof arch);
-    if (!attns_image_key(arch, *source, compile_options, NUM_COMPILE_OPTIONS, key)) {
+    if (!attns_image_key(arch, *source, compile_options(ctx), NUM_COMPILE_OPTIONS, key)) {
         free(*source);
         return attns_fail(ATTNS_ERROR_OUT_OF_MEMORY, "%s: out of memory", plan->name);
     }

@@ -89,6 +89,7 @@ static void test_ptx_is_another_image(void **state) {
     assert_int_equal(image.source, ATTNS_FROM_COMPILER);
     assert_contains(image.data, "--gpu-architecture=compute_90a");
     assert_lacks(image.data, "--gpu-architecture=sm_90a");
+    assert_contains(image.data, "--generate-line-info");
     assert_int_equal(((const char *)image.data)[image.size - 1], '\0'); /* the driver takes PTX as a string */
     assert_contains(fixture->log.text, "for sm_90a (PTX) in ");
     attns_image again = get(ctx, &plan, 0);
