@@ -105,6 +105,10 @@ typedef struct attns_context_params {
     uint64_t cache_max_bytes;        /* size bound of cache_dir, least recently used entries go first; 0: 1 GiB */
 
     bool allow_compile_in_capture; /* compile inside a stream capture instead of ATTNS_ERROR_WOULD_COMPILE */
+
+    bool load_ptx; /* ask NVRTC for PTX instead of a cubin and let the driver compile it: for the software GPU in
+                      tools/ptxsim and for drivers newer than the compiler; PTX entries have cache keys of their own.
+                      false: $ATTNS_LOAD_PTX, "1" or "0" (the default) */
 } attns_context_params;
 
 /* Creates a context. Opens neither libcuda nor libnvrtc and touches no GPU: that happens in the first call that

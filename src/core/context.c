@@ -25,6 +25,15 @@ static bool copy_setting(char **out, const char *field, const char *variable) {
     return *out != NULL;
 }
 
+/* The field if set, else the variable. */
+static attns_status switch_setting(bool field, const char *variable, bool *on) {
+    const char *value = secure_getenv(variable);
+    *on = field || (value && strcmp(value, "1") == 0);
+    if (field || !value || !value[0] || strcmp(value, "0") == 0 || strcmp(value, "1") == 0)
+        return ATTNS_OK;
+    return attns_fail(ATTNS_ERROR_INVALID_ARGUMENT, "%s: '%s', accepted: 0 or 1", variable, value);
+}
+
 /* An absolute path other than "/", which is what containers with an unknown user give as HOME. */
 static bool is_usable_home(const char *home) {
     return home && home[0] == '/' && home[strspn(home, "/")] != '\0';
@@ -87,6 +96,10 @@ attns_status attns_context_create(attns_context **out, const attns_context_param
     if (params->log_level < ATTNS_LOG_NONE || params->log_level > ATTNS_LOG_DEBUG)
         return attns_fail(ATTNS_ERROR_INVALID_ARGUMENT, "log_level: %d, accepted: 0 (none) to 4 (debug)",
                           (int)params->log_level);
+    bool load_ptx;
+    attns_status status = switch_setting(params->load_ptx, "ATTNS_LOAD_PTX", &load_ptx);
+    if (status != ATTNS_OK)
+        return status;
 
     attns_context *ctx = calloc(1, sizeof *ctx);
     if (!ctx)
@@ -97,6 +110,7 @@ attns_status attns_context_create(attns_context **out, const attns_context_param
     if (!params->log && params->log_level == ATTNS_LOG_NONE)
         ctx->logger.level = ATTNS_LOG_WARNING;
     ctx->allow_compile_in_capture = params->allow_compile_in_capture;
+    ctx->load_ptx = load_ptx;
     pthread_mutex_init(&ctx->mutex, NULL);
     pthread_cond_init(&ctx->module_settled, NULL);
 

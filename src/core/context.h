@@ -27,6 +27,7 @@ struct attns_context {
     char *template_dir;
     char *dump_dir;
     bool allow_compile_in_capture;
+    bool load_ptx;
 
     attns_cache *cache;
 

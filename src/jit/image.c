@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The cubin of a plan: fill the template, look in the cache, else compile and publish. */
+ * The image of a plan, a cubin or PTX: fill the template, look in the cache, else compile and publish. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,9 +11,11 @@
 #include "core/strbuf.h"
 #include "jit/kernel_store.h"
 
-/* -v makes ptxas report registers and spills in NVRTC's log. */
-static const char *const compile_options[] = {"-std=c++17", "--ptxas-options=-v"};
-#define NUM_COMPILE_OPTIONS (sizeof compile_options / sizeof compile_options[0])
+/* -v makes ptxas report registers and spills in NVRTC's log. For PTX ptxas is not called; there the lines of the
+ * templates let whoever compiles or interprets it say where something is wrong. */
+static const char *const cubin_options[] = {"-std=c++17", "--ptxas-options=-v"};
+static const char *const ptx_options[] = {"-std=c++17", "--generate-line-info"};
+#define NUM_COMPILE_OPTIONS 2
 
 /* A kernel takes a few tenths of a second to compile, on a crowded machine a few seconds. A holder of the lock that is
  * still busy after this time is stuck, and compiling twice is the lesser evil. */
@@ -27,6 +29,26 @@ struct attns_kept_image {
     int registers, spill_bytes;
     struct attns_kept_image *next;
 };
+
+/* ---- Cubin or PTX ---- */
+
+/* "compute_90a" instead of "sm_90a" is how NVRTC is asked for PTX; it also gives PTX a key of its own. */
+static void compiler_target(const attns_context *ctx, const attns_plan *plan, char *arch, size_t size) {
+    const char *number = strchr(plan->target.arch, '_');
+    if (ctx->load_ptx && number)
+        snprintf(arch, size, "compute%s", number);
+    else
+        snprintf(arch, size, "%s", plan->target.arch);
+}
+
+static const char *const *compile_options(const attns_context *ctx) {
+    return ctx->load_ptx ? ptx_options : cubin_options;
+}
+
+/* What messages add to the target's name. */
+static const char *mark(const attns_context *ctx) {
+    return ctx->load_ptx ? " (PTX)" : "";
+}
 
 /* ---- Key ---- */
 
@@ -152,7 +174,7 @@ static bool find_on_disk(attns_context *ctx, const attns_plan *plan, const attns
     image->registers = meta_number(entry.meta, "\nregisters=");
     image->spill_bytes = meta_number(entry.meta, "\nspill_bytes=");
     entry.payload = NULL;
-    attns_log(&ctx->logger, ATTNS_LOG_DEBUG, "%s for %s: from the %s cache", plan->name, plan->target.arch,
+    attns_log(&ctx->logger, ATTNS_LOG_DEBUG, "%s for %s%s: from the %s cache", plan->name, plan->target.arch, mark(ctx),
               entry.from_readonly ? "read-only" : "disk");
     attns_cache_entry_free(&entry);
     atomic_fetch_add_explicit(&ctx->disk_hits, 1, memory_order_relaxed);
@@ -183,16 +205,22 @@ static void warn_of_slow_code(attns_context *ctx, const attns_plan *plan, const 
 static attns_status compile_and_publish(attns_context *ctx, const attns_plan *plan, const char *source,
                                         const attns_cache_key *key, const attns_nvrtc *nvrtc, attns_image *image) {
     attns_compile_output output;
-    attns_status status = attns_nvrtc_compile(nvrtc, plan->template_file, source, plan->target.arch, compile_options,
+    char arch[32];
+    compiler_target(ctx, plan, arch, sizeof arch);
+    attns_status status = attns_nvrtc_compile(nvrtc, plan->template_file, source, arch, compile_options(ctx),
                                               NUM_COMPILE_OPTIONS, &output);
     if (status != ATTNS_OK)
         return attns_fail(status, "%s: %s", plan->name, attns_last_error());
     atomic_fetch_add_explicit(&ctx->compiles, 1, memory_order_relaxed);
     int version = attns_nvrtc_version(nvrtc);
-    attns_log(&ctx->logger, ATTNS_LOG_INFO,
-              "compiled %s for %s in %.3f s: %d registers, %d bytes spilled, %zu bytes (NVRTC %d.%d)", plan->name,
-              plan->target.arch, output.seconds, output.registers, output.spill_bytes, output.image_size,
-              version / 1000, version % 1000 / 10);
+    if (ctx->load_ptx)
+        attns_log(&ctx->logger, ATTNS_LOG_INFO, "compiled %s for %s%s in %.3f s: %zu bytes (NVRTC %d.%d)", plan->name,
+                  plan->target.arch, mark(ctx), output.seconds, output.image_size, version / 1000, version % 1000 / 10);
+    else
+        attns_log(&ctx->logger, ATTNS_LOG_INFO,
+                  "compiled %s for %s in %.3f s: %d registers, %d bytes spilled, %zu bytes (NVRTC %d.%d)", plan->name,
+                  plan->target.arch, output.seconds, output.registers, output.spill_bytes, output.image_size,
+                  version / 1000, version % 1000 / 10);
     warn_of_slow_code(ctx, plan, &output);
 
     image->data = output.image;
@@ -206,8 +234,7 @@ static attns_status compile_and_publish(attns_context *ctx, const attns_plan *pl
 
     char meta[512];
     snprintf(meta, sizeof meta, "kernel=%s\narch=%s\nentry=%s\nregisters=%d\nspill_bytes=%d\ncompiler=NVRTC %d.%d\n",
-             plan->name, plan->target.arch, plan->entry, image->registers, image->spill_bytes, version / 1000,
-             version % 1000 / 10);
+             plan->name, arch, plan->entry, image->registers, image->spill_bytes, version / 1000, version % 1000 / 10);
     if (!attns_cache_store(ctx->cache, key, (uint32_t)version, meta, image->data, image->size))
         keep(ctx, key, image);
     return ATTNS_OK;
@@ -220,8 +247,8 @@ static attns_status find_compiler(attns_context *ctx, const attns_plan *plan, co
     if (status == ATTNS_OK)
         status = attns_nvrtc_for_arch(set, plan->target.arch, nvrtc);
     if (status != ATTNS_OK)
-        return attns_fail(status, "%s for %s %s and must be compiled: %s", plan->name, plan->target.arch, why,
-                          attns_last_error());
+        return attns_fail(status, "%s for %s%s %s and must be compiled: %s", plan->name, plan->target.arch, mark(ctx),
+                          why, attns_last_error());
     return ATTNS_OK;
 }
 
@@ -235,7 +262,9 @@ static attns_status prepare(attns_context *ctx, const attns_plan *plan, char **s
         return attns_fail(status, "%s: %s", plan->name, attns_last_error());
     if (ctx->dump_dir)
         dump_source(ctx, plan, *source);
-    if (!attns_image_key(plan->target.arch, *source, compile_options, NUM_COMPILE_OPTIONS, key)) {
+    char arch[32];
+    compiler_target(ctx, plan, arch, sizeof arch);
+    if (!attns_image_key(arch, *source, compile_options(ctx), NUM_COMPILE_OPTIONS, key)) {
         free(*source);
         return attns_fail(ATTNS_ERROR_OUT_OF_MEMORY, "%s: out of memory", plan->name);
     }
@@ -269,8 +298,8 @@ attns_status attns_image_get(attns_context *ctx, const attns_plan *plan, bool ma
         if (may_compile)
             status = compile_unless_published(ctx, plan, source, &key, build, image);
         else
-            status = attns_fail(ATTNS_ERROR_WOULD_COMPILE, "%s for %s is in no cache directory", plan->name,
-                                plan->target.arch);
+            status = attns_fail(ATTNS_ERROR_WOULD_COMPILE, "%s for %s%s is in no cache directory", plan->name,
+                                plan->target.arch, mark(ctx));
     }
     attns_cache_key_free(&key);
     free(source);

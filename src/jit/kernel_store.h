@@ -37,14 +37,14 @@ void attns_kernel_release(const attns_kernel_use *use);
 void attns_kernel_store_clear(attns_context *ctx);
 
 typedef struct attns_image {
-    void *data; /* malloc: cubin */
+    void *data; /* malloc: cubin, or PTX with its NUL if the context loads PTX */
     size_t size;
     attns_kernel_source source;
     int registers, spill_bytes;
     double seconds; /* of the compile; 0 for disk hits */
 } attns_image;
 
-/* The cubin of a plan: from disk, else compiled and published (a failed compile never is). `build` as in
+/* The image of a plan: from disk, else compiled and published (a failed compile never is). `build` as in
  * attns_cache_lookup: a serving call passes 0 (any NVRTC's cubin of this very source is good, and NVRTC stays
  * unopened), precompile passes the version it would compile with, so that an upgrade recompiles. A cubin that no cache
  * directory takes is kept in the context. Without may_compile a miss is ATTNS_ERROR_WOULD_COMPILE. Takes no lock of the
@@ -58,7 +58,8 @@ void attns_image_free(attns_image *image);
 /* Frees the images kept in the context: for attns_context_destroy. */
 void attns_image_clear(attns_context *ctx);
 
-/* What the bits of a cubin depend on, apart from NVRTC's version: the filled source, every option, the target. */
+/* What the bits of an image depend on, apart from NVRTC's version: the filled source, every option, the target as NVRTC
+ * is told it ("sm_90a" for a cubin, "compute_90a" for PTX). */
 bool attns_image_key(const char *arch, const char *source, const char *const *options, size_t num_options,
                      attns_cache_key *key);
 

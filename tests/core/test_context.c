@@ -67,7 +67,8 @@ void __wrap_free(void *data) {
 static const char *const variables[] = {"ATTNS_LIBCUDA",      "ATTNS_LIBNVRTC",
                                         "ATTNS_TEMPLATE_DIR", "ATTNS_DUMP_DIR",
                                         "ATTNS_CACHE_DIR",    "ATTNS_CACHE_READONLY_DIRS",
-                                        "XDG_CACHE_HOME",     "HOME"};
+                                        "XDG_CACHE_HOME",     "HOME",
+                                        "ATTNS_LOAD_PTX"};
 
 static int clear_environment(void **state) {
     *state = scratch_make();
@@ -182,6 +183,31 @@ static void test_fields_win_over_variables(void **state) {
     attns_context_destroy(ctx);
 }
 
+static void test_load_ptx_is_read_once(void **state) {
+    setenv("HOME", *state, 1);
+    static const struct {
+        const char *value;
+        bool field, expected;
+    } accepted[] = {{NULL, false, false}, {"", false, false}, {"0", false, false}, {"1", false, true},
+                    {NULL, true, true},   {"0", true, true},  {"1", true, true}};
+    for (size_t i = 0; i < sizeof accepted / sizeof accepted[0]; i++) {
+        unsetenv("ATTNS_LOAD_PTX");
+        if (accepted[i].value)
+            setenv("ATTNS_LOAD_PTX", accepted[i].value, 1);
+        attns_context_params params = {.load_ptx = accepted[i].field};
+        attns_context *ctx = NULL;
+        assert_int_equal(attns_context_create(&ctx, &params), ATTNS_OK);
+        setenv("ATTNS_LOAD_PTX", accepted[i].expected ? "0" : "1", 1); /* too late */
+        assert_int_equal(ctx->load_ptx, accepted[i].expected);
+        attns_context_destroy(ctx);
+    }
+    attns_context *ctx = NULL;
+    setenv("ATTNS_LOAD_PTX", "yes", 1);
+    assert_int_equal(attns_context_create(&ctx, NULL), ATTNS_ERROR_INVALID_ARGUMENT);
+    assert_contains(attns_last_error(), "ATTNS_LOAD_PTX: 'yes', accepted: 0 or 1");
+    assert_null(ctx);
+}
+
 static void test_log_level_defaults(void **state) {
     (void)state;
     attns_context *ctx = NULL;
@@ -272,6 +298,7 @@ int main(void) {
         TEST(test_cache_dir_order),
         TEST(test_without_a_home_kernels_stay_in_memory),
         TEST(test_fields_win_over_variables),
+        TEST(test_load_ptx_is_read_once),
         TEST(test_log_level_defaults),
         TEST(test_wrong_calls),
         TEST(test_libraries_are_opened_on_first_use),

@@ -78,6 +78,40 @@ static void test_no_header_and_no_machine_path_reaches_the_compiler(void **state
     attns_context_destroy(ctx);
 }
 
+/* NVRTC is asked for PTX, and the two kinds of images of one kernel lie side by side in the cache. */
+static void test_ptx_is_another_image(void **state) {
+    jit_fixture *fixture = *state;
+    attns_plan plan = the_plan();
+    assert_int_equal(source_of(fixture), ATTNS_FROM_COMPILER);
+    fixture->params.load_ptx = true;
+    attns_context *ctx = jit_context(fixture);
+    attns_image image = get(ctx, &plan, 0);
+    assert_int_equal(image.source, ATTNS_FROM_COMPILER);
+    assert_contains(image.data, "--gpu-architecture=compute_90a");
+    assert_lacks(image.data, "--gpu-architecture=sm_90a");
+    assert_contains(image.data, "--generate-line-info");
+    assert_int_equal(((const char *)image.data)[image.size - 1], '\0'); /* the driver takes PTX as a string */
+    assert_contains(fixture->log.text, "for sm_90a (PTX) in ");
+    attns_image again = get(ctx, &plan, 0);
+    assert_int_equal(again.source, ATTNS_FROM_DISK);
+    assert_int_equal(again.size, image.size);
+    assert_memory_equal(again.data, image.data, image.size);
+    attns_image_free(&image);
+    attns_image_free(&again);
+    attns_context_destroy(ctx);
+    assert_int_equal(source_of(fixture), ATTNS_FROM_DISK);
+    fixture->params.load_ptx = false;
+    assert_int_equal(source_of(fixture), ATTNS_FROM_DISK);
+    fixture->params.libnvrtc_path = "/nonexistent/nvrtc";
+    fixture->params.load_ptx = true;
+    assert_int_equal(source_of(fixture), ATTNS_FROM_DISK);
+    fixture->params.cache_dir = "";
+    ctx = jit_context(fixture);
+    assert_int_equal(attns_image_get(ctx, &plan, true, 0, &image), ATTNS_ERROR_LIBRARY_NOT_FOUND);
+    assert_contains(attns_last_error(), "for sm_90a (PTX) is in no cache directory");
+    attns_context_destroy(ctx);
+}
+
 static void test_readonly_tier(void **state) {
     jit_fixture *fixture = *state;
     assert_int_equal(source_of(fixture), ATTNS_FROM_COMPILER);
@@ -398,6 +432,7 @@ int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         TEST(test_compiled_once_then_from_disk),
         TEST(test_no_header_and_no_machine_path_reaches_the_compiler),
+        TEST(test_ptx_is_another_image),
         TEST(test_readonly_tier),
         TEST(test_path_of_the_cache_does_not_matter),
         TEST(test_other_processes_compile_nothing),

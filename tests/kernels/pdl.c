@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "pdl.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -55,14 +56,19 @@ struct helpers {
 
 static void load_helpers(struct helpers *h) {
     attns_logger logger = {.fn = NULL, .level = ATTNS_LOG_WARNING};
+    const char *ptx = getenv("ATTNS_LOAD_PTX");
+    char arch[32];
     attns_nvrtc_set *set = NULL;
     const attns_nvrtc *nvrtc = NULL;
     attns_compile_output output;
     attns_device_info device;
-    if (attns_get_device_info(fx.ctx, fx.gpu.ordinal, &device) != ATTNS_OK ||
-        attns_nvrtc_set_open(&set, getenv("ATTNS_LIBNVRTC"), &logger) != ATTNS_OK ||
+    if (attns_get_device_info(fx.ctx, fx.gpu.ordinal, &device) != ATTNS_OK)
+        fail_msg("%s", attns_last_error());
+    bool as_ptx = ptx && strcmp(ptx, "1") == 0;
+    snprintf(arch, sizeof arch, "%s%s", as_ptx ? "compute" : "sm", strchr(device.arch, '_'));
+    if (attns_nvrtc_set_open(&set, getenv("ATTNS_LIBNVRTC"), &logger) != ATTNS_OK ||
         attns_nvrtc_for_arch(set, device.arch, &nvrtc) != ATTNS_OK ||
-        attns_nvrtc_compile(nvrtc, "pdl_helpers", helper_source, device.arch, NULL, 0, &output) != ATTNS_OK)
+        attns_nvrtc_compile(nvrtc, "pdl_helpers", helper_source, arch, NULL, 0, &output) != ATTNS_OK)
         fail_msg("%s", attns_last_error());
     assert_true(gpu_load_kernel(&fx.gpu, output.image, "predecessor", &h->module, &h->predecessor));
     must(fx.gpu.module_get_function(&h->consumer, h->module, "consumer"));

@@ -42,7 +42,8 @@ int fixture_open(void) {
     }
     if (!gpu_ok(&fx.gpu, fx.gpu.stream_create(&fx.stream, CU_STREAM_NON_BLOCKING), "cuStreamCreate"))
         return 1;
-    fx.seed = choose_seed();
+    if (!fx.seed)
+        fx.seed = choose_seed();
     return 0;
 }
 
@@ -50,6 +51,15 @@ void fixture_close(void) {
     fx.gpu.stream_destroy(fx.stream);
     attns_context_destroy(fx.ctx);
     gpu_close(&fx.gpu);
+}
+
+void fixture_renew(void) {
+    fixture_close();
+    assert_int_equal(fixture_open(), 0);
+}
+
+bool software_gpu(void) {
+    return strncmp(fx.gpu.name, "Software GPU", 12) == 0;
 }
 
 uint64_t next_seed(void) {

@@ -33,8 +33,9 @@ static const struct mutation {
      .edits = {{HEAD, "max.NaN.f32 %0, %1, 0f00000000;", "mov.f32 %0, %1;"},
                {KERNEL, "sum * scale)", "max(sum, 0.f) * scale)"}}},
     {.fault = "last token of a tile never written",
-     .edits = {{KERNEL, "token < limits[slot]", "token < limits[slot] && token % 64 != 63"}}},
-    {.fault = "one token past the limit written", .edits = {{KERNEL, "token < limits[slot]", "token <= limits[slot]"}}},
+     .edits = {{KERNEL, "token < limits[slot + s]", "token < limits[slot + s] && token % 64 != 63"}}},
+    {.fault = "one token past the limit written",
+     .edits = {{KERNEL, "token < limits[slot + s]", "token <= limits[slot + s]"}}},
     {.fault = "weights of the neighbouring heads",
      .edits = {{HEAD, "weights.get(slot, j)", "weights.get(slot, j ^ 1)"}}},
     {.fault = "first slot's weights for every slot",
@@ -167,7 +168,8 @@ static char *copy_templates(const struct mutation *m) {
 
 /* ---- Trials ---- */
 
-/* Whether the harness accepts everything that the kernels of these templates do. */
+/* Whether the harness accepts everything that the kernels of these templates do. A fault of the software GPU is a
+ * rejection, too. */
 static bool accepted(const char *templates, bool dependent_launch) {
     attns_context *ctx = make_context("", NULL, templates);
     bool ok = true;
@@ -182,14 +184,16 @@ static bool accepted(const char *templates, bool dependent_launch) {
         if (attns_fp8_paged_mqa_logits(ctx, &dev.params, fx.stream) != ATTNS_OK)
             fail_msg("%s", attns_last_error());
         uint8_t *image = fp8_download(&dev, fx.stream);
-        if (!image)
+        if (!image && !software_gpu())
             fail_msg("a kernel that was meant to be merely wrong hangs or faults");
-        ok = fp8_check(&data, image, NULL, &report);
+        ok = image && fp8_check(&data, image, NULL, &report);
         free(image);
         fp8_device_free(&dev);
         fp8_data_free(&data);
     }
     attns_context_destroy(ctx);
+    if (!ok && software_gpu())
+        fixture_renew();
     return ok;
 }
 
@@ -206,6 +210,8 @@ static void test_every_known_bad_kernel_is_rejected(void **state) {
     (void)state;
     size_t missed = 0;
     for (size_t i = 0; i < NUM_MUTATIONS; i++) {
+        if (mutations[i].dependent_launch && software_gpu())
+            continue;
         char *folder = copy_templates(&mutations[i]);
         bool passed = accepted(folder, mutations[i].dependent_launch);
         print_message("%-10s %s\n", passed ? "ACCEPTED" : "rejected", mutations[i].fault);

@@ -1,0 +1,468 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * wgmma: products of every form against plain C, and what must be reported. */
+#include <math.h>
+#include <time.h>
+
+#include "run_ptx.h"
+
+static uint64_t base_seed;
+
+enum {
+    MAX_STEPS = 4,
+    B_OFFSET = 8192, /* in the tile */
+    TILE_BYTES = B_OFFSET + 256 * 128,
+    TILE_WORDS = TILE_BYTES / 4,
+    A_FRAGMENTS = TILE_WORDS,                  /* of the input array: A for registers, 4 words a thread and step */
+    START = A_FRAGMENTS + MAX_STEPS * 128 * 4, /* accumulators at the start */
+    IN_WORDS = START + 128 * 128,
+    OUT_WORDS = 128 * 128
+};
+
+static struct { uint32_t in[IN_WORDS], between[64], out[OUT_WORDS], after[64]; } memory __attribute__((aligned(1024)));
+
+typedef enum number_type { E4M3, E5M2, F16, BF16 } number_type;
+static const char *const type_names[] = {"e4m3", "e5m2", "f16", "bf16"};
+
+typedef struct product {
+    int n, steps;
+    number_type a, b;
+    bool half, a_registers;
+    int swizzle; /* bytes of a row, K-major: all steps lie in it; or of a row of M or N, transposed; 0: none */
+    bool transpose_a, transpose_b, negate_a, negate_b, accumulate;
+} product;
+
+static int bytes_of(number_type type) {
+    return type <= E5M2 ? 1 : 2;
+}
+
+static double value_of(number_type type, uint32_t bits) {
+    static const int fractions[] = {3, 2, 10, 7}, biases[] = {7, 15, 15, 127};
+    const int width = 8 * bytes_of(type), fraction = fractions[type];
+    const double sign = bits >> (width - 1) & 1 ? -1 : 1;
+    const int exponent = (int)(bits >> fraction) & ((1 << (width - 1 - fraction)) - 1);
+    const double mantissa = bits & ((1u << fraction) - 1);
+    if (exponent == 0)
+        return sign * ldexp(mantissa, 1 - biases[type] - fraction);
+    return sign * ldexp(mantissa + (1 << fraction), exponent - biases[type] - fraction);
+}
+
+/* A finite number; `near_one`, as in the wide types: so that sums do not overflow f16. */
+static uint32_t random_bits(number_type type, bool near_one, uint64_t *random) {
+    for (;;) {
+        const uint32_t bits = test_random(random);
+        switch (type) {
+        case E4M3:
+            if ((bits & 0x7f) != 0x7f && !(near_one && (bits & 0x7f) >= 0x48))
+                return bits & 0xff;
+            break;
+        case E5M2:
+            if ((bits & 0x7c) < (near_one ? 0x48 : 0x68) && (bits & 0x7c) > 0x10)
+                return bits & 0xff;
+            break;
+        case F16:
+            return (bits & 0x83ff) | (12 + bits % 6) << 10;
+        default:
+            return (bits & 0x807f) | (125 + bits % 4) << 7;
+        }
+    }
+}
+
+/* ---- Layouts ---- */
+
+static unsigned swizzled_chunk(int swizzle, unsigned row, unsigned chunk) {
+    return chunk ^ (swizzle == 128 ? row % 8 : swizzle == 64 ? row / 2 % 4 : swizzle == 32 ? row / 4 % 2 : 0);
+}
+
+/* Where element (row of M or N, column of K) lies. Plain K-major: core matrices of 8 rows x 16 bytes, side by side in
+ * K. Plain transposed: 8 columns of K x 16 bytes, those of one 8 of M or N after the other. */
+static unsigned place(const product *p, bool transposed, number_type type, unsigned rows, unsigned row,
+                      unsigned column) {
+    const unsigned bytes = (unsigned)bytes_of(type), swizzle = (unsigned)p->swizzle;
+    const unsigned columns = (bytes == 1 ? 32u : 16u) * (unsigned)p->steps;
+    if (!transposed) {
+        const unsigned at = column * bytes, chunks = columns * bytes / 16;
+        if (swizzle == 0)
+            return row / 8 * (128 * chunks) + at / 16 * 128 + row % 8 * 16 + at % 16;
+        return row * swizzle + swizzled_chunk(p->swizzle, row, at / 16) * 16 + at % 16;
+    }
+    if (swizzle == 0)
+        return row / 8 * (columns * 16) + column * 16 + row % 8 * 2;
+    const unsigned per_row = swizzle / 2; /* of M or N in a row of a pattern, which is 8 such rows */
+    const unsigned pattern = row / per_row + column / 8 * (rows / per_row);
+    return pattern * 8 * swizzle + column % 8 * swizzle +
+           swizzled_chunk(p->swizzle, column % 8, row % per_row / 8) * 16 + row % 8 * 2;
+}
+
+/* The descriptor of a step, for a tile at `offset` from the start. */
+static uint64_t descriptor(const product *p, bool transposed, number_type type, unsigned rows, unsigned offset,
+                           int step) {
+    const unsigned bytes = (unsigned)bytes_of(type), swizzle = (unsigned)p->swizzle;
+    const unsigned columns = (bytes == 1 ? 32u : 16u) * (unsigned)p->steps;
+    unsigned leading, stride, advance;
+    if (!transposed) {
+        leading = swizzle == 0 ? 128 : 16;
+        stride = swizzle == 0 ? 128 * (columns * bytes / 16) : 8 * swizzle;
+        advance = swizzle == 0 ? 256 : 32;
+    } else if (swizzle == 0) {
+        leading = 128;
+        stride = columns * 16;
+        advance = 256;
+    } else {
+        leading = 8 * swizzle;
+        stride = rows / (swizzle / 2) * 8 * swizzle;
+        advance = 2 * stride;
+    }
+    const uint64_t mode = swizzle == 128 ? 1 : swizzle == 64 ? 2 : swizzle == 32 ? 3 : 0;
+    return mode << 62 | (uint64_t)(stride >> 4) << 32 | (uint64_t)(leading >> 4) << 16 |
+           (offset + (unsigned)step * advance) >> 4;
+}
+
+/* ---- Kernels ---- */
+
+typedef struct text {
+    char bytes[65536];
+    size_t used;
+} text;
+
+static void add(text *t, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static void add(text *t, const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    const int length = vsnprintf(t->bytes + t->used, sizeof(t->bytes) - t->used, format, arguments);
+    va_end(arguments);
+    assert_true(length >= 0 && (size_t)length < sizeof(t->bytes) - t->used);
+    t->used += (size_t)length;
+}
+
+static int registers_of(const product *p) {
+    return p->half ? p->n / 4 : p->n / 2;
+}
+
+/* Copies `words` words of the input to the tile, and makes them visible. */
+static void add_prologue(text *t, int words) {
+    add(t,
+        ".shared .align 1024 .b8 tile[%d];\n.reg .b32 %%d<128>;\n.reg .b32 %%a<4>;\n.reg .b64 %%base, %%da, %%db;\n"
+        ".reg .pred %%yes, %%no;\n"
+        "mov.u32 %%r2, tile;\nmov.u32 %%r10, %%tid;\nFILL:\nsetp.ge.u32 %%p3, %%r10, %d;\n@%%p3 bra FILLED;\n"
+        "mad.lo.u32 %%r11, %%r10, 4, %%r2;\nmad.wide.u32 %%rd3, %%r10, 4, %%in;\nld.global.u32 %%r12, [%%rd3];\n"
+        "st.shared.u32 [%%r11], %%r12;\nadd.u32 %%r10, %%r10, %%ntid.x;\nbra FILL;\nFILLED:\n",
+        TILE_BYTES, words);
+    add(t,
+        "setp.ne.u32 %%no, 0, 0;\nsetp.eq.u32 %%yes, 0, 0;\ncvt.u64.u32 %%base, %%r2;\nshr.u64 %%base, %%base, 4;\n");
+}
+
+#define VISIBLE "fence.proxy.async.shared::cta;\nbar.sync 0;\n"
+
+static void add_mma(text *t, const product *p, int step, const char *scale_d) {
+    const int k = bytes_of(p->a) == 1 ? 32 : 16;
+    add(t, "add.u64 %%da, %%base, 0x%llx;\nadd.u64 %%db, %%base, 0x%llx;\n",
+        (unsigned long long)descriptor(p, p->transpose_a, p->a, 64, 0, step),
+        (unsigned long long)descriptor(p, p->transpose_b, p->b, (unsigned)p->n, B_OFFSET, step));
+    add(t, "wgmma.mma_async.sync.aligned.m64n%dk%d.%s.%s.%s {", p->n, k, p->half ? "f16" : "f32", type_names[p->a],
+        type_names[p->b]);
+    for (int i = 0; i < registers_of(p); i++)
+        add(t, "%s%%d%d", i > 0 ? ", " : "", i);
+    add(t, "}, %s, %%db, %s, %d, %d", p->a_registers ? "{%a0, %a1, %a2, %a3}" : "%da", scale_d, p->negate_a ? -1 : 1,
+        p->negate_b ? -1 : 1);
+    if (k == 16 && !p->a_registers)
+        add(t, ", %d", p->transpose_a);
+    if (k == 16)
+        add(t, ", %d", p->transpose_b);
+    add(t, ";\n");
+}
+
+static void add_epilogue(text *t, const product *p) {
+    add(t, "mad.wide.u32 %%rd4, %%tid, %d, %%out;\n", 4 * registers_of(p));
+    for (int i = 0; i < registers_of(p); i++)
+        add(t, "st.global.u32 [%%rd4+%d], %%d%d;\n", 4 * i, i);
+    add(t, "END:\nret;\n");
+}
+
+static ptx_run warpgroup(uint64_t seed) {
+    return (ptx_run){.grid = {1, 1, 1},
+                     .block = {128, 1, 1},
+                     .seed = seed,
+                     .step_limit = 3000000,
+                     .in = memory.in,
+                     .in_words = IN_WORDS,
+                     .out = memory.out,
+                     .out_words = OUT_WORDS};
+}
+
+/* ---- Products ---- */
+
+static uint32_t a_bits[64][128], b_bits[256][128];
+
+static void put(uint32_t *words, unsigned at, uint32_t bits, int bytes) {
+    memcpy((uint8_t *)words + at, &bits, (size_t)bytes);
+}
+
+static void fill_operands(const product *p, uint64_t *random) {
+    const int bytes = bytes_of(p->a), in_register = 4 / bytes;
+    const unsigned k = bytes == 1 ? 32 : 16, columns = k * (unsigned)p->steps;
+    for (int i = 0; i < IN_WORDS; i++)
+        memory.in[i] = test_random(random);
+    for (unsigned c = 0; c < columns; c++) {
+        for (unsigned r = 0; r < 64; r++) {
+            a_bits[r][c] = random_bits(p->a, p->half, random);
+            put(memory.in, place(p, p->transpose_a, p->a, 64, r, c), a_bits[r][c], bytes);
+        }
+        for (unsigned r = 0; r < (unsigned)p->n; r++) {
+            b_bits[r][c] = random_bits(p->b, p->half, random);
+            put(memory.in, B_OFFSET + place(p, p->transpose_b, p->b, (unsigned)p->n, r, c), b_bits[r][c], bytes);
+        }
+    }
+    for (unsigned step = 0; step < (unsigned)p->steps; step++)
+        for (unsigned thread = 0; thread < 128; thread++)
+            for (unsigned i = 0; i < 4; i++)
+                for (unsigned e = 0; e < (unsigned)in_register; e++) {
+                    const unsigned lane = thread % 32, row = thread / 32 * 16 + lane / 4 + i % 2 * 8;
+                    const unsigned column = step * k + (lane % 4 + i / 2 * 4) * (unsigned)in_register + e;
+                    put(memory.in + A_FRAGMENTS + (step * 128 + thread) * 4 + i, e * (unsigned)bytes,
+                        a_bits[row][column], bytes);
+                }
+    for (int i = START; i < IN_WORDS; i++) {
+        if (p->half)
+            memory.in[i] = random_bits(F16, true, random) | random_bits(F16, true, random) << 16;
+        else
+            memory.in[i] = (memory.in[i] & 0x807fffff) | (124 + memory.in[i] % 5) << 23;
+    }
+}
+
+static float float_of(uint32_t bits) {
+    float x;
+    memcpy(&x, &bits, sizeof(x));
+    return x;
+}
+
+/* Element (row, column) of accumulators as the threads hold them. */
+static double element(const product *p, const uint32_t *words, int row, int column) {
+    const int thread = row / 16 * 32 + row % 8 * 4 + column % 8 / 2, high = row % 16 / 8;
+    const uint32_t *own = words + thread * registers_of(p);
+    if (p->half)
+        return value_of(F16, own[column / 8 * 2 + high] >> 16 * (column % 2) & 0xffff);
+    return float_of(own[column / 8 * 4 + 2 * high + column % 2]);
+}
+
+static void check_product(const product *p, uint64_t seed) {
+    const int k = bytes_of(p->a) == 1 ? 32 : 16;
+    const double sign = p->negate_a != p->negate_b ? -1 : 1;
+    for (int row = 0; row < 64; row++)
+        for (int column = 0; column < p->n; column++) {
+            double sum = p->accumulate ? element(p, memory.in + START, row, column) : 0, size = fabs(sum);
+            for (int c = 0; c < k * p->steps; c++) {
+                const double term = sign * value_of(p->a, a_bits[row][c]) * value_of(p->b, b_bits[column][c]);
+                sum += term;
+                size += fabs(term);
+            }
+            const double got = element(p, memory.out, row, column);
+            const double allowed = size * ldexp(1.0, p->half ? -9 : -22) * p->steps;
+            if (!(fabs(got - sum) <= allowed))
+                fail_msg("m64n%dk%d %s %s.%s.%s, %d steps, seed %llu: (%d, %d) is %.9g, not %.9g", p->n, k,
+                         p->a_registers ? "RS" : "SS", p->half ? "f16" : "f32", type_names[p->a], type_names[p->b],
+                         p->steps, (unsigned long long)seed, row, column, got, sum);
+        }
+}
+
+static void run_product(const product *p, uint64_t seed) {
+    static text t;
+    uint64_t random = seed;
+    t.used = 0;
+    fill_operands(p, &random);
+    add_prologue(&t, TILE_WORDS);
+    add(&t, "mad.wide.u32 %%rd5, %%tid, %d, %%in;\nmad.wide.u32 %%rd6, %%tid, 16, %%in;\n", 4 * registers_of(p));
+    for (int i = 0; p->accumulate && i < registers_of(p); i++)
+        add(&t, "ld.global.u32 %%d%d, [%%rd5+%d];\n", i, 4 * (START + i));
+    add(&t, VISIBLE "wgmma.fence.sync.aligned;\n");
+    for (int step = 0; step < p->steps; step++) {
+        for (int i = 0; p->a_registers && i < 4; i++)
+            add(&t, "ld.global.u32 %%a%d, [%%rd6+%d];\n", i, 4 * (A_FRAGMENTS + step * 128 * 4 + i));
+        if (p->a_registers)
+            add(&t, "wgmma.fence.sync.aligned;\n");
+        add_mma(&t, p, step, p->accumulate || step > 0 ? "%yes" : "%no");
+        if (p->a_registers) /* A's registers are needed again */
+            add(&t, "wgmma.commit_group.sync.aligned;\nwgmma.wait_group.sync.aligned 0;\n");
+    }
+    add(&t, "wgmma.commit_group.sync.aligned;\nwgmma.wait_group.sync.aligned 0;\n");
+    add_epilogue(&t, p);
+    ptx_run run = warpgroup(seed);
+    RUN_OK(t.bytes, &run);
+    check_product(p, seed);
+}
+
+static void test_fp8(void **state) {
+    (void)state;
+    static const int widths[] = {8, 16, 64, 96, 192, 256};
+    for (size_t w = 0; w < sizeof(widths) / sizeof(*widths); w++)
+        for (int steps = 1; steps <= 4; steps *= 2) /* rows of 32, 64 and 128 bytes, each swizzled over itself */
+            for (int half = 0; half < 2; half++) {
+                const int i = (int)w + steps + half;
+                const product p = {.n = widths[w],
+                                   .steps = steps,
+                                   .a = i % 3 == 0 ? E5M2 : E4M3,
+                                   .b = i % 4 == 0 ? E5M2 : E4M3,
+                                   .half = half,
+                                   .swizzle = 32 * steps,
+                                   .negate_a = i % 5 == 0,
+                                   .negate_b = i % 7 == 0,
+                                   .accumulate = i % 2};
+                run_product(&p, base_seed + w * 100 + (uint64_t)(steps * 2 + half));
+            }
+}
+
+static void test_fp8_from_registers_and_unswizzled(void **state) {
+    (void)state;
+    for (int i = 0; i < 8; i++) {
+        const product p = {.n = i % 2 ? 40 : 128,
+                           .steps = i < 4 ? 4 : 2,
+                           .a = E4M3,
+                           .b = i % 3 ? E4M3 : E5M2,
+                           .half = i % 4 == 3,
+                           .a_registers = i / 2 % 2,
+                           .swizzle = i < 4 ? 0 : 64};
+        run_product(&p, base_seed + 1000 + (uint64_t)i);
+    }
+}
+
+static void test_16_bit(void **state) {
+    (void)state;
+    static const int swizzles[] = {0, 32, 64, 128};
+    for (int i = 0; i < 32; i++) {
+        const int swizzle = swizzles[i % 4];
+        product p = {.n = i / 4 % 2 ? 64 : 192, .a = i / 8 % 2 ? BF16 : F16, .swizzle = swizzle};
+        p.steps = swizzle == 0 ? 2 : swizzle / 32;
+        p.b = p.a;
+        p.half = p.a == F16 && i / 4 % 2;
+        p.a_registers = i % 7 == 0;
+        p.transpose_a = !p.a_registers && i / 16 % 2;
+        p.transpose_b = (i + i / 16) % 2;
+        p.accumulate = i % 3 == 0;
+        run_product(&p, base_seed + 2000 + (uint64_t)i);
+    }
+}
+
+/* Two accumulators in flight in two groups; the older one is used while the other still runs. */
+static void test_groups(void **state) {
+    (void)state;
+    static text t;
+    const product p = {.n = 16, .steps = 4, .a = E4M3, .b = E4M3, .swizzle = 128};
+    for (uint64_t seed = base_seed; seed < base_seed + 6; seed++) {
+        uint64_t random = seed;
+        fill_operands(&p, &random);
+        t.used = 0;
+        add_prologue(&t, TILE_WORDS);
+        add(&t, VISIBLE "wgmma.fence.sync.aligned;\n");
+        for (int step = 0; step < p.steps; step++)
+            add_mma(&t, &p, step, step > 0 ? "%yes" : "%no");
+        add(&t, "wgmma.commit_group.sync.aligned;\nadd.u64 %%da, %%base, 0x%llx;\nadd.u64 %%db, %%base, 0x%llx;\n",
+            (unsigned long long)descriptor(&p, false, E4M3, 64, 0, 0),
+            (unsigned long long)descriptor(&p, false, E4M3, 16, B_OFFSET, 0));
+        add(&t,
+            "wgmma.mma_async.sync.aligned.m64n8k32.f32.e4m3.e4m3 {%%d100, %%d101, %%d102, %%d103}, %%da, %%db, %%no, "
+            "1, 1;\nwgmma.commit_group.sync.aligned;\nwgmma.wait_group.sync.aligned 1;\n"
+            "mad.wide.u32 %%rd4, %%tid, 32, %%out;\nst.global.u32 [%%rd4], %%d0;\nwgmma.wait_group.sync.aligned 0;\n"
+            "st.global.u32 [%%rd4], %%d100;\n");
+        add_epilogue(&t, &p);
+        ptx_run run = warpgroup(seed);
+        RUN_OK(t.bytes, &run);
+        check_product(&p, seed);
+    }
+}
+
+/* Rows of B that nobody wrote: only results that do not depend on them may be used. */
+static void test_unwritten_rows(void **state) {
+    (void)state;
+    static text t;
+    const product p = {.n = 64, .steps = 1, .a = E4M3, .b = E4M3, .swizzle = 32};
+    for (int used = 32; used <= 33; used++) {
+        uint64_t random = base_seed;
+        fill_operands(&p, &random);
+        t.used = 0;
+        add_prologue(&t, (B_OFFSET + 32 * 32) / 4); /* 32 rows */
+        add(&t, VISIBLE "wgmma.fence.sync.aligned;\n");
+        add_mma(&t, &p, 0, "%no");
+        add(&t,
+            "wgmma.commit_group.sync.aligned;\nwgmma.wait_group.sync.aligned 0;\nadd.f32 %%d20, %%d20, %%d0;\n"
+            "st.global.u32 [%%my_out], %%d%d;\nret;\n",
+            used == 32 ? 15 : 16);
+        ptx_run run = warpgroup(base_seed);
+        if (used == 32)
+            RUN_OK(t.bytes, &run);
+        else
+            RUN_FAULT(t.bytes, &run, "undefined");
+    }
+}
+
+/* ---- Known bad ---- */
+
+#define MMA    "wgmma.mma_async.sync.aligned.m64n8k32.f32.e4m3.e4m3 {%d0, %d1, %d2, %d3}, %da, %db, %no, 1, 1;\n"
+#define NEXT   "wgmma.mma_async.sync.aligned.m64n8k32.f32.e4m3.e4m3 {%d0, %d1, %d2, %d3}, %da, %db, %yes, 1, 1;\n"
+#define FENCE  "wgmma.fence.sync.aligned;\n"
+#define COMMIT "wgmma.commit_group.sync.aligned;\n"
+#define DRAIN  "wgmma.wait_group.sync.aligned 0;\n"
+#define USE    "st.global.u32 [%my_out], %d0;\nret;\n"
+
+static void test_known_bad(void **state) {
+    (void)state;
+    static const struct {
+        const char *body, *report;
+        unsigned threads;
+        int words;
+    } cases[] = {
+        {VISIBLE FENCE MMA COMMIT DRAIN USE, NULL, 128, TILE_WORDS}, /* the good one */
+        {VISIBLE MMA COMMIT DRAIN USE, "no wgmma.fence", 128, TILE_WORDS},
+        {VISIBLE FENCE MMA COMMIT USE, "still owns", 128, TILE_WORDS},
+        {VISIBLE FENCE MMA COMMIT "mov.b32 %d1, 0;\n" DRAIN USE, "still owns", 128, TILE_WORDS},
+        {VISIBLE FENCE MMA DRAIN USE, "still owns", 128, TILE_WORDS}, /* not committed */
+        {VISIBLE FENCE MMA COMMIT DRAIN "add.f32 %d2, %d2, %d2;\n" NEXT COMMIT DRAIN USE, "without a wgmma.fence", 128,
+         TILE_WORDS},
+        {VISIBLE FENCE MMA COMMIT DRAIN NEXT COMMIT DRAIN USE, NULL, 128, TILE_WORDS}, /* untouched accumulators */
+        {VISIBLE FENCE MMA COMMIT DRAIN MMA COMMIT DRAIN USE, "without a wgmma.fence", 128, TILE_WORDS},
+        {"bar.sync 0;\n" FENCE MMA COMMIT DRAIN USE, "without fence.proxy.async", 128, TILE_WORDS},
+        {VISIBLE FENCE MMA COMMIT DRAIN USE, "not all of which have been written", 128, 256},
+        {VISIBLE FENCE MMA COMMIT DRAIN USE, "not in a complete warpgroup", 96, TILE_WORDS},
+        {VISIBLE FENCE MMA "ret;\n", "without waiting for this product", 128, TILE_WORDS},
+        {VISIBLE FENCE "setp.lt.u32 %p1, %tid, 32;\n@%p1 add.u64 %db, %db, 2;\n" MMA COMMIT DRAIN USE,
+         "do not issue the same wgmma", 128, TILE_WORDS},
+        {VISIBLE FENCE "setp.eq.u32 %p1, %tid, 70;\n@%p1 add.u64 %db, %db, 2;\n" MMA COMMIT DRAIN USE, "in this lane",
+         128, TILE_WORDS},
+        {VISIBLE FENCE "or.b64 %da, %da, 0x2000000000000;\n" MMA COMMIT DRAIN USE, "base offsets", 128, TILE_WORDS},
+        {VISIBLE FENCE "or.b64 %da, %da, 0x8000;\n" MMA COMMIT DRAIN USE, "reserved bits", 128, TILE_WORDS},
+        {VISIBLE FENCE "add.u64 %da, %da, 8;\n" MMA COMMIT DRAIN USE, "swizzle pattern", 128, TILE_WORDS},
+        {VISIBLE FENCE "add.u64 %db, %db, 2816;\n" MMA COMMIT DRAIN USE, "reaches shared offset", 128, TILE_WORDS},
+        {VISIBLE FENCE "setp.lt.u32 %p1, %tid, 32;\n@%p1 bra OTHER;\n" MMA COMMIT DRAIN "OTHER:\nret;\n", "deadlock",
+         128, TILE_WORDS},
+    };
+    static text t;
+    const product p = {.n = 8, .steps = 4, .a = E4M3, .b = E4M3, .swizzle = 128};
+    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+        uint64_t random = base_seed;
+        fill_operands(&p, &random);
+        t.used = 0;
+        add_prologue(&t, cases[i].words);
+        add(&t, "add.u64 %%da, %%base, 0x%llx;\nadd.u64 %%db, %%base, 0x%llx;\n",
+            (unsigned long long)descriptor(&p, false, E4M3, 64, 0, 0),
+            (unsigned long long)descriptor(&p, false, E4M3, 8, B_OFFSET, 0));
+        add(&t, "%s", cases[i].body);
+        ptx_run run = warpgroup(base_seed + i);
+        run.block.x = cases[i].threads;
+        if (cases[i].report == NULL)
+            RUN_OK(t.bytes, &run);
+        else
+            RUN_FAULT(t.bytes, &run, cases[i].report);
+    }
+}
+
+int main(void) {
+    base_seed = test_seed();
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_fp8),
+        cmocka_unit_test(test_fp8_from_registers_and_unswizzled),
+        cmocka_unit_test(test_16_bit),
+        cmocka_unit_test(test_groups),
+        cmocka_unit_test(test_unwritten_rows),
+        cmocka_unit_test(test_known_bad),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The modifiers that loads, stores and atomics have in common. */
+#ifndef PTXSIM_ACCESS_H_
+#define PTXSIM_ACCESS_H_
+
+#include "sim.h"
+
+/* Instructions, as bits. */
+enum { ACCESS_LD = 1, ACCESS_ST = 2, ACCESS_ATOM = 4, ACCESS_RED = 8, ACCESS_ANY = 15 };
+
+typedef enum access_kind {
+    ACCESS_UNTYPED,
+    ACCESS_UNSIGNED,
+    ACCESS_SIGNED,
+    ACCESS_FLOAT,
+    ACCESS_HALF,
+    ACCESS_BF16
+} access_kind;
+
+typedef enum access_op {
+    ACCESS_NO_OP,
+    ACCESS_AND,
+    ACCESS_OR,
+    ACCESS_XOR,
+    ACCESS_ADD,
+    ACCESS_INC,
+    ACCESS_DEC,
+    ACCESS_MIN,
+    ACCESS_MAX,
+    ACCESS_EXCH,
+    ACCESS_CAS
+} access_op;
+
+typedef struct access_form {
+    ptx_space space;
+    access_kind kind;
+    int bytes;   /* of one element */
+    int packed;  /* values in an element: 2 for f16x2 */
+    int vector;  /* elements: 1, 2, 4 */
+    bool hint;   /* the last operand is a cache policy */
+    bool strong; /* volatile, relaxed, acquire or release: one access, not torn */
+    access_op op;
+} access_form;
+
+/* false with a message for a modifier that the instruction does not have, or has twice. */
+bool access_parse(const ptx_instr *instr, unsigned which, access_form *form, char *error, size_t error_size);
+/* Faults if a cache policy was not made by createpolicy (or copied from there). */
+bool access_check_policy(sim_warp *warp, const ptx_instr *instr, int lane, const ptx_operand *policy);
+
+bool bind_atomic(ptx_instr *instr, char *error, size_t error_size); /* atom and red */
+bool bind_ldmatrix(ptx_instr *instr, char *error, size_t error_size);
+bool bind_stmatrix(ptx_instr *instr, char *error, size_t error_size);
+
+#endif

@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: MIT
+ * atom and red: read, compute, write as one step, also between CTAs that run on different host threads. */
+#include <stdio.h>
+#include <string.h>
+
+#include "access.h"
+#include "exec_formats.h"
+#include "memory.h"
+
+/* data[0]: element bytes | kind << 8 | values in an element << 16, data[1]: space, data[2]: access_op, data[3]: flags
+ */
+
+enum { HINT = 1, HAS_RESULT = 2 };
+
+static int64_t as_signed(uint64_t x, size_t bytes) {
+    return (int64_t)(x << (64 - 8 * bytes)) >> (64 - 8 * bytes);
+}
+
+static uint64_t integer_op(access_op op, access_kind kind, size_t bytes, uint64_t old, uint64_t x) {
+    const bool below = kind == ACCESS_SIGNED ? as_signed(x, bytes) < as_signed(old, bytes) : x < old;
+    switch (op) {
+    case ACCESS_AND:
+        return old & x;
+    case ACCESS_OR:
+        return old | x;
+    case ACCESS_XOR:
+        return old ^ x;
+    case ACCESS_ADD:
+        return old + x;
+    case ACCESS_INC:
+        return old >= x ? 0 : old + 1;
+    case ACCESS_DEC:
+        return old == 0 || old > x ? x : old - 1;
+    case ACCESS_MIN:
+        return below ? x : old;
+    case ACCESS_MAX:
+        return below ? old : x;
+    default:
+        return x; /* exch */
+    }
+}
+
+static uint64_t float_add(access_kind kind, size_t bytes, uint64_t old, uint64_t x) {
+    uint64_t bits = 0;
+    if (kind == ACCESS_HALF)
+        return exec_f16_bits(exec_f16(old) + exec_f16(x));
+    if (kind == ACCESS_BF16)
+        return exec_bf16_bits(exec_add_odd(exec_bf16(old), exec_bf16(x)));
+    if (bytes == 4) {
+        float a = 0, b = 0;
+        memcpy(&a, &old, 4);
+        memcpy(&b, &x, 4);
+        a += b;
+        memcpy(&bits, &a, 4);
+    } else {
+        double a = 0, b = 0;
+        memcpy(&a, &old, 8);
+        memcpy(&b, &x, 8);
+        a += b;
+        memcpy(&bits, &a, 8);
+    }
+    return bits;
+}
+
+static uint64_t apply(const ptx_instr *instr, uint64_t old, uint64_t x) {
+    const size_t bytes = instr->data[0] & 0xff;
+    const access_kind kind = (access_kind)(instr->data[0] >> 8 & 0xff);
+    if (kind < ACCESS_FLOAT || instr->data[2] == ACCESS_EXCH)
+        return integer_op((access_op)instr->data[2], kind, bytes, old, x);
+    if (instr->data[0] >> 16 == 2)
+        return float_add(kind, 2, old & 0xffff, x & 0xffff) | float_add(kind, 2, old >> 16, x >> 16) << 16;
+    return float_add(kind, bytes, old, x);
+}
+
+/* One atomic step on `at`; the value before it. */
+#define DEFINE_STEP(type)                                                                                              \
+    static uint64_t step_##type(const ptx_instr *instr, uint8_t *bytes, uint64_t x, uint64_t swap) {                   \
+        type *at = (type *)(void *)bytes;                                                                              \
+        type old = __atomic_load_n(at, __ATOMIC_RELAXED);                                                              \
+        for (;;) {                                                                                                     \
+            type next = old;                                                                                           \
+            if (instr->data[2] != ACCESS_CAS)                                                                          \
+                next = (type)apply(instr, old, (type)x);                                                               \
+            else if (old == (type)x)                                                                                   \
+                next = (type)swap;                                                                                     \
+            if (__atomic_compare_exchange_n(at, &old, next, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))                \
+                return old;                                                                                            \
+        }                                                                                                              \
+    }
+DEFINE_STEP(uint16_t)
+DEFINE_STEP(uint32_t)
+DEFINE_STEP(uint64_t)
+
+static uint64_t value_of(sim_warp *warp, const ptx_operand *operand, int lane, size_t bytes) {
+    return operand->kind == PTX_OPERAND_REAL ? sim_operand_real(warp, operand, lane, (int)(8 * bytes))
+                                             : sim_operand(warp, operand, lane);
+}
+
+static sim_result exec_atomic(sim_warp *warp, const ptx_instr *instr, uint32_t mask) {
+    const size_t bytes = instr->data[0] & 0xff;
+    const int address = instr->data[3] & HAS_RESULT ? 1 : 0;
+    const bool cas = instr->data[2] == ACCESS_CAS;
+    for (uint32_t lanes = mask; lanes != 0; lanes &= lanes - 1) {
+        const int lane = __builtin_ctz(lanes);
+        if ((instr->data[3] & HINT) &&
+            !access_check_policy(warp, instr, lane, &instr->operands[instr->num_operands - 1]))
+            return SIM_FAULT;
+        const uint64_t where = sim_address(warp, &instr->operands[address], lane);
+        const ptx_space space = (ptx_space)instr->data[1];
+        /* Reading first finds bytes that were not written; the write then checks that it is allowed. */
+        if (sim_access(warp, instr, lane, space, where, bytes, false) == NULL)
+            return SIM_FAULT;
+        uint8_t *at = sim_access(warp, instr, lane, space, where, bytes, true);
+        if (at == NULL)
+            return SIM_FAULT;
+        const uint64_t x = value_of(warp, &instr->operands[address + 1], lane, bytes);
+        const uint64_t swap = cas ? value_of(warp, &instr->operands[address + 2], lane, bytes) : 0;
+        const uint64_t old = bytes == 2   ? step_uint16_t(instr, at, x, swap)
+                             : bytes == 4 ? step_uint32_t(instr, at, x, swap)
+                                          : step_uint64_t(instr, at, x, swap);
+        if (address == 1)
+            sim_set(warp, &instr->operands[0], lane, old);
+    }
+    return SIM_DONE;
+}
+
+/* Operations of each kind of type, as bits. */
+static unsigned ops_of(access_kind kind, int bytes) {
+    const unsigned bitwise = 1u << ACCESS_AND | 1u << ACCESS_OR | 1u << ACCESS_XOR;
+    const unsigned order = 1u << ACCESS_MIN | 1u << ACCESS_MAX;
+    const unsigned wrap = bytes == 4 ? 1u << ACCESS_INC | 1u << ACCESS_DEC : 0;
+    switch (kind) {
+    case ACCESS_UNTYPED:
+        return 1u << ACCESS_CAS | (bytes > 2 ? bitwise | 1u << ACCESS_EXCH : 0);
+    case ACCESS_UNSIGNED:
+        return 1u << ACCESS_ADD | order | wrap;
+    case ACCESS_SIGNED:
+        return (bytes == 4 ? 1u << ACCESS_ADD : 0) | order;
+    default:
+        return 1u << ACCESS_ADD;
+    }
+}
+
+bool bind_atomic(ptx_instr *instr, char *error, size_t error_size) {
+    const bool result = strcmp(instr->opcode, "atom") == 0;
+    access_form form;
+    if (!access_parse(instr, result ? ACCESS_ATOM : ACCESS_RED, &form, error, error_size))
+        return false;
+    if (!(ops_of(form.kind, form.bytes) >> form.op & 1)) {
+        snprintf(error, error_size, "%s: no such operation on this type", instr->opcode);
+        return false;
+    }
+    const int operands = 2 + (result ? 1 : 0) + (form.op == ACCESS_CAS ? 1 : 0) + (form.hint ? 1 : 0);
+    if (instr->num_operands != operands || instr->operands[result ? 1 : 0].kind != PTX_OPERAND_ADDRESS) {
+        snprintf(error, error_size, "%s: wrong operands", instr->opcode);
+        return false;
+    }
+    instr->exec = exec_atomic;
+    instr->data[0] = (uint64_t)form.bytes | (uint64_t)form.kind << 8 | (uint64_t)form.packed << 16;
+    instr->data[1] = (uint64_t)form.space;
+    instr->data[2] = (uint64_t)form.op;
+    instr->data[3] = (form.hint ? HINT : 0u) | (result ? HAS_RESULT : 0u);
+    return true;
+}

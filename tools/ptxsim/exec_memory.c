@@ -1,0 +1,256 @@
+/* SPDX-License-Identifier: MIT
+ * Loads, stores, prefetches and cache policies (PTX ISA, "Data Movement and Conversion Instructions"). */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "access.h"
+#include "async.h"
+#include "memory.h"
+#include "tensor_map.h"
+
+/* ---- ld and st: data[0] element bytes, data[1] space, data[2] elements, data[3] flags -------------------------- */
+
+enum { SIGNED = 1, STRONG = 2, HINT = 4 };
+
+static uint64_t read_bits(const uint8_t *from, size_t bytes, bool strong) {
+    uint64_t bits = 0;
+    switch (strong ? bytes : 0) {
+    case 2:
+        return __atomic_load_n((const uint16_t *)(const void *)from, __ATOMIC_ACQUIRE);
+    case 4:
+        return __atomic_load_n((const uint32_t *)(const void *)from, __ATOMIC_ACQUIRE);
+    case 8:
+        return __atomic_load_n((const uint64_t *)(const void *)from, __ATOMIC_ACQUIRE);
+    default:
+        memcpy(&bits, from, bytes);
+        return bits;
+    }
+}
+
+static void write_bits(uint8_t *to, uint64_t bits, size_t bytes, bool strong) {
+    switch (strong ? bytes : 0) {
+    case 2:
+        __atomic_store_n((uint16_t *)(void *)to, (uint16_t)bits, __ATOMIC_RELEASE);
+        break;
+    case 4:
+        __atomic_store_n((uint32_t *)(void *)to, (uint32_t)bits, __ATOMIC_RELEASE);
+        break;
+    case 8:
+        __atomic_store_n((uint64_t *)(void *)to, bits, __ATOMIC_RELEASE);
+        break;
+    default:
+        memcpy(to, &bits, bytes);
+        break;
+    }
+}
+
+/* Extends the sign to the width of the register, and clears what is above. */
+static uint64_t extend(uint64_t bits, size_t bytes, int width) {
+    const unsigned from = (unsigned)(8 * bytes);
+    const unsigned to = width > 1 ? (unsigned)width : bytes < 4 ? 32 : 64;
+    const uint64_t wide = (uint64_t)((int64_t)(bits << (64 - from)) >> (64 - from));
+    return to >= 64 ? wide : wide & ((UINT64_C(1) << to) - 1);
+}
+
+static const ptx_operand *element_of(const ptx_operand *operand, int i) {
+    return operand->kind == PTX_OPERAND_VECTOR ? &operand->elements[i] : operand;
+}
+
+static sim_result exec_ld(sim_warp *warp, const ptx_instr *instr, uint32_t mask) {
+    const size_t bytes = (size_t)instr->data[0];
+    const int elements = (int)instr->data[2];
+    const uint64_t flags = instr->data[3];
+    uint32_t undefined_lanes = 0;
+    for (uint32_t lanes = mask; lanes != 0; lanes &= lanes - 1) {
+        const int lane = __builtin_ctz(lanes);
+        bool undefined = false;
+        if ((flags & HINT) && !access_check_policy(warp, instr, lane, &instr->operands[2]))
+            return SIM_FAULT;
+        const uint8_t *from =
+            sim_access_read(warp, instr, lane, (ptx_space)instr->data[1], sim_address(warp, &instr->operands[1], lane),
+                            bytes * (size_t)elements, &undefined);
+        if (from == NULL)
+            return SIM_FAULT;
+        if (undefined)
+            undefined_lanes |= UINT32_C(1) << lane;
+        /* All elements are read before a result is set, which may be the address's own register. */
+        uint64_t bits[4];
+        for (int i = 0; i < elements; i++)
+            bits[i] = read_bits(from + (size_t)i * bytes, bytes, flags & STRONG);
+        for (int i = 0; i < elements; i++) {
+            const ptx_operand *to = element_of(&instr->operands[0], i);
+            sim_set(warp, to, lane, flags & SIGNED ? extend(bits[i], bytes, to->width) : bits[i]);
+        }
+    }
+    for (int i = 0; i < elements; i++) {
+        const ptx_operand *to = element_of(&instr->operands[0], i);
+        if (to->kind == PTX_OPERAND_REGISTER) {
+            sim_note_defined(warp, to->slot, mask & ~undefined_lanes, true);
+            sim_note_defined(warp, to->slot, undefined_lanes, false);
+        }
+    }
+    return SIM_DONE;
+}
+
+static sim_result exec_st(sim_warp *warp, const ptx_instr *instr, uint32_t mask) {
+    const size_t bytes = (size_t)instr->data[0];
+    const int elements = (int)instr->data[2];
+    for (uint32_t lanes = mask; lanes != 0; lanes &= lanes - 1) {
+        const int lane = __builtin_ctz(lanes);
+        if ((instr->data[3] & HINT) && !access_check_policy(warp, instr, lane, &instr->operands[2]))
+            return SIM_FAULT;
+        uint8_t *to = sim_access(warp, instr, lane, (ptx_space)instr->data[1],
+                                 sim_address(warp, &instr->operands[0], lane), bytes * (size_t)elements, true);
+        if (to == NULL)
+            return SIM_FAULT;
+        for (int i = 0; i < elements; i++) {
+            const ptx_operand *from = element_of(&instr->operands[1], i);
+            const uint64_t bits = from->kind == PTX_OPERAND_REAL ? sim_operand_real(warp, from, lane, (int)(8 * bytes))
+                                                                 : sim_operand(warp, from, lane);
+            write_bits(to + (size_t)i * bytes, bits, bytes, instr->data[3] & STRONG);
+        }
+    }
+    return SIM_DONE;
+}
+
+static bool bind_access(ptx_instr *instr, unsigned which, char *error, size_t error_size) {
+    access_form form;
+    if (!access_parse(instr, which, &form, error, error_size))
+        return false;
+    const int address = which == ACCESS_LD ? 1 : 0;
+    const ptx_operand *value = &instr->operands[1 - address];
+    const int values = value->kind == PTX_OPERAND_VECTOR ? value->num_elements : 1;
+    if (instr->num_operands != (form.hint ? 3 : 2) || instr->operands[address].kind != PTX_OPERAND_ADDRESS ||
+        values != form.vector ||
+        (which == ACCESS_LD && form.vector == 1 && value->kind != PTX_OPERAND_REGISTER &&
+         value->kind != PTX_OPERAND_SINK)) {
+        snprintf(error, error_size, "%s: wrong operands", instr->opcode);
+        return false;
+    }
+    instr->exec = which == ACCESS_LD ? exec_ld : exec_st;
+    instr->data[0] = (uint64_t)form.bytes;
+    instr->data[1] = (uint64_t)form.space;
+    instr->data[2] = (uint64_t)form.vector;
+    instr->data[3] = (form.kind == ACCESS_SIGNED ? SIGNED : 0u) | (form.strong ? STRONG : 0u) | (form.hint ? HINT : 0u);
+    return true;
+}
+
+static bool bind_ld(ptx_instr *instr, char *error, size_t error_size) {
+    return bind_access(instr, ACCESS_LD, error, error_size);
+}
+
+static bool bind_st(ptx_instr *instr, char *error, size_t error_size) {
+    return bind_access(instr, ACCESS_ST, error, error_size);
+}
+
+/* ---- prefetch -------------------------------------------------------------------------------------------------- */
+
+/* A prefetch of data never faults. */
+static sim_result exec_nothing(sim_warp *warp, const ptx_instr *instr, uint32_t mask) {
+    (void)warp, (void)instr, (void)mask;
+    return SIM_DONE;
+}
+
+static sim_result exec_prefetch_map(sim_warp *warp, const ptx_instr *instr, uint32_t mask) {
+    for (uint32_t lanes = mask; lanes != 0; lanes &= lanes - 1) {
+        const int lane = __builtin_ctz(lanes);
+        uint64_t address = sim_address(warp, &instr->operands[0], lane);
+        if (instr->data[0] == PTX_PARAM && address < SIM_PARAM_WINDOW)
+            address += SIM_PARAM_WINDOW;
+        const uint8_t *bytes = sim_async_access(warp, instr, false, address, 128, 64, false);
+        if (bytes == NULL)
+            return SIM_FAULT;
+        tensor_map map;
+        memcpy(&map, bytes, sizeof(map));
+        if (!tensor_map_valid(&map))
+            return sim_fault(warp, instr, lane, "there is no tensor map at %#" PRIx64, address);
+    }
+    return SIM_DONE;
+}
+
+/* Every form; "" stands for no modifier there. */
+static const struct {
+    const char *opcode, *space, *what;
+    ptx_space where;
+} PREFETCHES[] = {
+    {"prefetch", "", "L1", PTX_GENERIC},
+    {"prefetch", "", "L2", PTX_GENERIC},
+    {"prefetch", "global", "L1", PTX_GLOBAL},
+    {"prefetch", "global", "L2", PTX_GLOBAL},
+    {"prefetch", "local", "L1", PTX_LOCAL},
+    {"prefetch", "local", "L2", PTX_LOCAL},
+    {"prefetch", "global", "L2::evict_last", PTX_GLOBAL},
+    {"prefetch", "global", "L2::evict_normal", PTX_GLOBAL},
+    {"prefetchu", "", "L1", PTX_GENERIC},
+    {"prefetch", "", "tensormap", PTX_GENERIC},
+    {"prefetch", "param", "tensormap", PTX_PARAM},
+    {"prefetch", "const", "tensormap", PTX_CONST},
+};
+
+static bool bind_prefetch(ptx_instr *instr, char *error, size_t error_size) {
+    const int n = instr->num_modifiers;
+    const char *space = n == 2 ? instr->modifiers[0] : "";
+    for (size_t i = 0; i < sizeof(PREFETCHES) / sizeof(*PREFETCHES) && n >= 1 && n <= 2; i++) {
+        if (strcmp(PREFETCHES[i].opcode, instr->opcode) != 0 || strcmp(PREFETCHES[i].space, space) != 0 ||
+            strcmp(PREFETCHES[i].what, instr->modifiers[n - 1]) != 0)
+            continue;
+        if (instr->num_operands != 1 || instr->operands[0].kind != PTX_OPERAND_ADDRESS)
+            break;
+        instr->exec = strcmp(PREFETCHES[i].what, "tensormap") == 0 ? exec_prefetch_map : exec_nothing;
+        instr->data[0] = PREFETCHES[i].where;
+        return true;
+    }
+    snprintf(error, error_size, "%s: this form is not implemented", instr->opcode);
+    return false;
+}
+
+/* ---- createpolicy.fractional ----------------------------------------------------------------------------------- */
+
+/* With fraction 1; other fractions only differ in what the cache does, so they give the same bits here. */
+static const struct {
+    const char *name;
+    uint64_t bits;
+} POLICIES[] = {
+    {"L2::evict_last", UINT64_C(0x14f0000000000000)},
+    {"L2::evict_normal", UINT64_C(0x16f0000000000000)},
+    {"L2::evict_first", UINT64_C(0x12f0000000000000)},
+    {"L2::evict_unchanged", UINT64_C(0x10f0000000000000)},
+};
+
+static sim_result exec_createpolicy(sim_warp *warp, const ptx_instr *instr, uint32_t mask) {
+    for (uint32_t lanes = mask; lanes != 0; lanes &= lanes - 1)
+        sim_set(warp, &instr->operands[0], __builtin_ctz(lanes), instr->data[0]);
+    return SIM_DONE;
+}
+
+static bool bind_createpolicy(ptx_instr *instr, char *error, size_t error_size) {
+    const int n = instr->num_modifiers;
+    if (n >= 3 && strcmp(instr->modifiers[0], "fractional") == 0 && strcmp(instr->modifiers[n - 1], "b64") == 0 &&
+        instr->num_operands >= 1 && instr->num_operands <= 2 && n <= 4 &&
+        (n == 3 || strcmp(instr->modifiers[2], "L2::evict_unchanged") == 0 ||
+         strcmp(instr->modifiers[2], "L2::evict_first") == 0)) {
+        for (size_t i = 0; i < sizeof(POLICIES) / sizeof(*POLICIES); i++) {
+            if (strcmp(POLICIES[i].name, instr->modifiers[1]) != 0)
+                continue;
+            instr->exec = exec_createpolicy;
+            instr->data[0] = POLICIES[i].bits;
+            return true;
+        }
+    }
+    snprintf(error, error_size, "createpolicy: this form is not implemented");
+    return false;
+}
+
+const sim_op sim_ops_memory[] = {
+    {"ld", bind_ld},
+    {"st", bind_st},
+    {"atom", bind_atomic},
+    {"red", bind_atomic},
+    {"prefetch", bind_prefetch},
+    {"prefetchu", bind_prefetch},
+    {"createpolicy", bind_createpolicy},
+    {"ldmatrix", bind_ldmatrix},
+    {"stmatrix", bind_stmatrix},
+    {NULL, NULL},
+};

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Device memory and access checks. A device pointer is the host address of memory mapped for it; a registry of live
+ * ranges tells what a kernel may touch. */
+#ifndef PTXSIM_MEMORY_H_
+#define PTXSIM_MEMORY_H_
+
+#include <pthread.h>
+
+#include "sim.h"
+
+typedef struct sim_range {
+    uint64_t start, size;
+    bool writable;
+} sim_range;
+
+/* Sorted by start; guarded by the lock for changes, read without it while a launch runs (the driver shim keeps both
+ * apart: launches run when streams are synchronised or in order, never beside an allocation). */
+typedef struct sim_device {
+    pthread_mutex_t lock;
+    sim_range *ranges;
+    size_t num_ranges, capacity;
+} sim_device;
+
+void sim_device_init(sim_device *device);
+void sim_device_destroy(sim_device *device);
+/* Adds or removes a live range (mapped by the caller). false: out of memory, overlap, or not there. */
+bool sim_range_add(sim_device *device, uint64_t start, uint64_t size, bool writable);
+bool sim_range_remove(sim_device *device, uint64_t start);
+/* Whether [address, address + size) lies in one live range. */
+bool sim_range_covers(const sim_device *device, uint64_t address, uint64_t size, bool write);
+
+/* One lane's access. `space` GENERIC resolves the windows. Checks bounds, alignment (to size) and, in shared memory,
+ * that bytes read have been written. On failure calls sim_fault and returns NULL; else the host address of the bytes.
+ */
+uint8_t *sim_access(sim_warp *warp, const ptx_instr *instr, int lane, ptx_space space, uint64_t address, size_t size,
+                    bool write);
+/* Same for a read whose result may be undefined: shared bytes that have not been written set *undefined and are no
+ * fault. */
+uint8_t *sim_access_read(sim_warp *warp, const ptx_instr *instr, int lane, ptx_space space, uint64_t address,
+                         size_t size, bool *undefined);
+/* Same for an asynchronous operation, which has no lane: the address is global or, if `shared`, an offset into the
+ * CTA's shared memory (window addresses are accepted). `align` 0: none. */
+uint8_t *sim_async_access(sim_warp *warp, const ptx_instr *instr, bool shared, uint64_t address, size_t size,
+                          size_t align, bool write);
+
+#endif

@@ -1,0 +1,282 @@
+/* SPDX-License-Identifier: MIT
+ * The arithmetic of wgmma, and where its operands lie.
+ *
+ * Hardware's sums are believed to be cut below the largest product, which is not specified. Here each instruction adds
+ * its K products exactly enough (binary64) and rounds once. */
+#include <inttypes.h>
+#include <pthread.h>
+#include <string.h>
+
+#include "exec_formats.h"
+#include "wgmma.h"
+
+/* ---- Types ----------------------------------------------------------------------------------------------------- */
+
+static double fp8_values[2][256]; /* E4M3, E5M2 */
+static pthread_once_t tables_once = PTHREAD_ONCE_INIT;
+
+static void fill_tables(void) {
+    const exec_format *const formats[2] = {exec_find_format("e4m3"), exec_find_format("e5m2")};
+    for (int f = 0; f < 2; f++) {
+        for (unsigned i = 0; i < 256; i++)
+            fp8_values[f][i] = exec_decode(formats[f], i);
+    }
+}
+
+static double element_value(wgmma_type type, const uint8_t *at) {
+    uint16_t wide = 0;
+    switch (type) {
+    case WGMMA_E4M3:
+    case WGMMA_E5M2:
+        return fp8_values[type == WGMMA_E5M2][*at];
+    case WGMMA_F16:
+        memcpy(&wide, at, 2);
+        return exec_f16(wide);
+    default:
+        memcpy(&wide, at, 2);
+        return exec_bf16(wide);
+    }
+}
+
+/* ---- Operands in shared memory --------------------------------------------------------------------------------- */
+
+/* A matrix descriptor. An operand is made of 16-byte pieces along its contiguous dimension. */
+typedef struct layout {
+    size_t start, leading, stride;
+    unsigned swizzle; /* bytes: 0, 32, 64, 128 */
+    bool transposed;
+} layout;
+
+#define RESERVED_BITS UINT64_C(0x3ff1c000c000c000)
+
+static bool decode_layout(const wgmma_product *p, uint64_t descriptor, bool transposed, const char *name, layout *l) {
+    static const unsigned swizzles[] = {0, 128, 64, 32};
+    sim_warp *warp = p->base.warp;
+    l->start = (descriptor & 0x3fff) << 4;
+    l->leading = (descriptor >> 16 & 0x3fff) << 4;
+    l->stride = (descriptor >> 32 & 0x3fff) << 4;
+    l->swizzle = swizzles[descriptor >> 62];
+    l->transposed = transposed;
+    if (descriptor & RESERVED_BITS) {
+        sim_fault(warp, p->base.instr, -1, "descriptor of %s, %#" PRIx64 ": reserved bits are set", name, descriptor);
+        return false;
+    }
+    if (descriptor >> 49 & 7) {
+        sim_fault(warp, p->base.instr, -1, "descriptor of %s, %#" PRIx64 ": base offsets other than 0 are not modelled",
+                  name, descriptor);
+        return false;
+    }
+    if (l->swizzle != 0 && l->start % (8 * l->swizzle) >= l->swizzle) {
+        sim_fault(
+            warp, p->base.instr, -1,
+            "descriptor of %s: shared offset %#zx is not in the first row of a swizzle pattern, which repeats every "
+            "%u bytes",
+            name, l->start, 8 * l->swizzle);
+        return false;
+    }
+    return true;
+}
+
+/* Where a piece lies. Not transposed: row `mn`, and `k` counts pieces. Transposed: `mn` counts pieces, `k` elements. */
+static size_t piece_offset(const layout *l, size_t mn, size_t k) {
+    const size_t width = l->swizzle;
+    if (!l->transposed) {
+        if (width == 0)
+            return l->start + mn / 8 * l->stride + mn % 8 * 16 + k * l->leading;
+        return sim_swizzle(l->start + mn / 8 * l->stride + mn % 8 * width + k * 16, l->swizzle);
+    }
+    if (width == 0)
+        return l->start + mn * l->stride + k / 8 * l->leading + k % 8 * 16;
+    const size_t pieces = width / 16;
+    return sim_swizzle(l->start + mn / pieces * l->leading + mn % pieces * 16 + k / 8 * l->stride + k % 8 * width,
+                       l->swizzle);
+}
+
+/* One operand: `size` rows (M or N), the values out[k * pitch + mn]; `undefined`, if given, is set for rows that have
+ * not been written, which else are a fault. `out` NULL: checks alone. */
+typedef struct operand {
+    const char *name;
+    uint64_t descriptor;
+    bool transposed, negate;
+    wgmma_type type;
+    int size;
+    size_t pitch;
+    double *out;
+    bool *undefined;
+} operand;
+
+static bool piece_ok(const wgmma_product *p, const operand *o, size_t offset, bool *defined) {
+    sim_warp *warp = p->base.warp;
+    sim_cta *cta = warp->cta;
+    if (offset + 16 > cta->shared_bytes) {
+        sim_fault(warp, p->base.instr, -1, "%s reaches shared offset %#zx: the CTA has %zu bytes", o->name, offset + 16,
+                  cta->shared_bytes);
+        return false;
+    }
+    *defined = shadow_written(cta, offset, 16);
+    if (!*defined && o->undefined != NULL) {
+        shadow_note_undefined(warp, p->base.instr, offset, 16);
+        return true;
+    }
+    return shadow_check_async_read(warp, p->base.instr, -1, offset, 16);
+}
+
+static bool read_operand(const wgmma_product *p, const operand *o) {
+    layout l;
+    if (!decode_layout(p, o->descriptor, o->transposed, o->name, &l))
+        return false;
+    const size_t bytes = (size_t)p->shape.element_bytes;
+    const size_t in_piece = 16 / bytes;
+    const size_t outer = o->transposed ? (size_t)o->size / in_piece : (size_t)o->size;
+    const size_t inner = o->transposed ? (size_t)p->shape.k : (size_t)p->shape.k / in_piece;
+    const double sign = o->negate ? -1.0 : 1.0;
+    for (size_t mn = 0; mn < outer; mn++) {
+        for (size_t k = 0; k < inner; k++) {
+            const size_t offset = piece_offset(&l, mn, k);
+            bool defined = false;
+            if (!piece_ok(p, o, offset, &defined))
+                return false;
+            for (size_t i = 0; i < in_piece; i++) {
+                const size_t row = o->transposed ? mn * in_piece + i : mn;
+                const size_t column = o->transposed ? k : k * in_piece + i;
+                if (!defined)
+                    o->undefined[row] = true;
+                if (o->out != NULL)
+                    o->out[column * o->pitch + row] =
+                        sign * element_value(o->type, p->base.warp->cta->shared + offset + i * bytes);
+            }
+        }
+    }
+    return true;
+}
+
+/* A's fragments: lane l of warp w holds rows 16 w + l / 4 (registers 0, 2) and 8 further (1, 3), in 4 bytes each from
+ * byte 4 (l % 4) on (registers 0, 1) or 16 bytes further (2, 3). */
+static void read_registers(const wgmma_product *p, const operand *o) {
+    const int in_register = 4 / p->shape.element_bytes;
+    const double sign = o->negate ? -1.0 : 1.0;
+    for (int w = 0; w < WGMMA_WARPS; w++) {
+        for (int r = 0; r < WGMMA_A_REGISTERS; r++) {
+            for (int lane = 0; lane < SIM_LANES; lane++) {
+                const size_t row = (size_t)(16 * w + lane / 4 + 8 * (r % 2));
+                const size_t column = (size_t)(in_register * (lane % 4 + 4 * (r / 2)));
+                const uint8_t *bytes = (const uint8_t *)&p->a_registers[w][r][lane];
+                for (int i = 0; i < in_register; i++)
+                    o->out[(column + (size_t)i) * o->pitch + row] =
+                        sign * element_value(o->type, bytes + i * p->shape.element_bytes);
+            }
+        }
+    }
+}
+
+static bool read_both(const wgmma_product *p, double *a, double *b, bool *undefined) {
+    const wgmma_shape *s = &p->shape;
+    const operand left = {.name = "A",
+                          .descriptor = p->a,
+                          .transposed = s->transpose_a,
+                          .negate = s->negate_a,
+                          .type = s->a,
+                          .size = WGMMA_M,
+                          .pitch = WGMMA_M,
+                          .out = a,
+                          .undefined = NULL};
+    const operand right = {.name = "B",
+                           .descriptor = p->b,
+                           .transposed = s->transpose_b,
+                           .negate = s->negate_b,
+                           .type = s->b,
+                           .size = s->n,
+                           .pitch = WGMMA_MAX_N,
+                           .out = b,
+                           .undefined = undefined};
+    pthread_once(&tables_once, fill_tables);
+    if (!s->a_in_registers) {
+        if (!read_operand(p, &left))
+            return false;
+    } else if (a != NULL) {
+        read_registers(p, &left);
+    }
+    return read_operand(p, &right);
+}
+
+bool wgmma_check_operands(const wgmma_product *product) {
+    bool undefined[WGMMA_MAX_N] = {false};
+    return read_both(product, NULL, NULL, undefined);
+}
+
+/* ---- Product --------------------------------------------------------------------------------------------------- */
+
+/* sums[n] += sum over k of a[k][row] b[k][n]; n in pieces of 8, which compilers turn into vector instructions. */
+static void multiply_row(const wgmma_shape *s, const double *a, const double *b, size_t row, double *sums) {
+    for (size_t n = 0; n < (size_t)s->n; n += 8) {
+        double part[8] = {0};
+        for (size_t k = 0; k < (size_t)s->k; k++) {
+            const double x = a[k * WGMMA_M + row];
+            const double *y = b + k * WGMMA_MAX_N + n;
+            for (size_t i = 0; i < 8; i++)
+                part[i] += x * y[i];
+        }
+        memcpy(sums + n, part, sizeof(part));
+    }
+}
+
+/* Adds a row's sums to the registers of the lanes that hold it: lane 4 (row % 8) + q of warp row / 16 has columns
+ * 8 j + 2 q + {0, 1}; `high` rows (8 to 15 of the warp's 16) come after the others. */
+static void add_row(const wgmma_product *p, size_t row, const double *sums, const bool *undefined) {
+    const int w = (int)(row / 16);
+    sim_warp *warp = &p->base.warp->cta->warps[p->first_warp + w];
+    const ptx_operand *registers = p->base.instr->operands[0].elements;
+    const int high = row % 16 >= 8;
+    for (int n = 0; n < p->shape.n; n += 2) {
+        const int lane = (int)(row % 8) * 4 + n % 8 / 2;
+        if (p->shape.half) {
+            uint64_t *at = sim_register(warp, registers[n / 8 * 2 + high].slot) + lane;
+            const uint64_t old = p->accumulate ? *at : 0;
+            const uint64_t low_half = exec_f16_bits(sums[n] + exec_f16(old));
+            const uint64_t high_half = exec_f16_bits(sums[n + 1] + exec_f16(old >> 16));
+            *at = (undefined[n] ? EXEC_NAN_F16 : low_half) | (undefined[n + 1] ? (uint64_t)EXEC_NAN_F16 : high_half)
+                                                                 << 16;
+        } else {
+            for (int e = 0; e < 2; e++) {
+                uint64_t *at = sim_register(warp, registers[n / 8 * 4 + 2 * high + e].slot) + lane;
+                const double old = p->accumulate ? (double)exec_float(*at) : 0.0;
+                *at = undefined[n + e] ? EXEC_NAN_F32 : exec_float_bits((float)(sums[n + e] + old));
+            }
+        }
+    }
+}
+
+/* Tells the engine which accumulators are undefined: those that were, and those of columns that B does not define. */
+static void note_results(const wgmma_product *p, const bool *undefined) {
+    const int count = wgmma_accumulators(&p->shape);
+    const ptx_operand *registers = p->base.instr->operands[0].elements;
+    for (int i = 0; i < count; i++) {
+        uint32_t lanes = 0;
+        for (int lane = 0; lane < SIM_LANES; lane++) {
+            const int n = (p->shape.half ? i / 2 : i / 4) * 8 + 2 * (lane % 4);
+            const bool bad = p->shape.half ? undefined[n] || undefined[n + 1] : undefined[n + i % 2];
+            lanes |= (uint32_t)bad << lane;
+        }
+        for (int w = 0; w < WGMMA_WARPS; w++) {
+            sim_warp *warp = &p->base.warp->cta->warps[p->first_warp + w];
+            const int slot = registers[i].slot;
+            const uint32_t before = p->accumulate ? p->undefined[w][i] | ~sim_defined_lanes(warp, slot) : 0;
+            sim_note_defined(warp, slot, ~(lanes | before), true);
+            sim_note_defined(warp, slot, lanes | before, false);
+        }
+    }
+}
+
+bool wgmma_compute(const wgmma_product *product) {
+    static _Thread_local double a[WGMMA_MAX_K * WGMMA_M], b[WGMMA_MAX_K * WGMMA_MAX_N];
+    double sums[WGMMA_MAX_N];
+    bool undefined[WGMMA_MAX_N] = {false};
+    if (!read_both(product, a, b, undefined))
+        return false;
+    for (size_t row = 0; row < WGMMA_M; row++) {
+        multiply_row(&product->shape, a, b, row, sums);
+        add_row(product, row, sums, undefined);
+    }
+    note_results(product, undefined);
+    return true;
+}
