@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
 # Installs what is missing, builds the attn-scores command and runs the library's main job: compiling the kernels and
-# checking them; with a GPU also running and measuring them.
+# checking them, on the software GPU if there is no other; with a GPU also measuring them.
 set -euo pipefail
 
 cd "$(dirname "$0")/.."
@@ -11,7 +11,7 @@ cd "$(dirname "$0")/.."
 install_packages $(missing_packages build)
 setup_build build -Dtools=enabled
 say "building"
-ninja -C build tools/attn-scores
+ninja -C build tools/attn-scores tools/ptxsim/libptxsim_cuda.so
 attn_scores=build/tools/attn-scores
 ensure_nvrtc "$attn_scores"
 export ATTNS_CACHE_DIR=$PWD/build/kernels
@@ -31,7 +31,8 @@ if grep -q '^device .* kernels for ' <<<"$info"; then
 else
     say "no GPU here that the library has kernels for: compiling those for sm_90a into $ATTNS_CACHE_DIR"
     "$attn_scores" precompile --arch sm_90a --num-heads 64 --block-size 64 --next-n 1-4
-    say "checking the reference"
+    say "checking the reference, then the kernels against it on the software GPU"
     "$attn_scores" verify --reference
+    ATTNS_LIBCUDA=$PWD/build/tools/ptxsim/libptxsim_cuda.so ATTNS_LOAD_PTX=1 "$attn_scores" verify --quick
 fi
 say "done"
