@@ -35,7 +35,7 @@ static uint64_t high_s(int64_t a, int64_t b, int bits) {
     FORMULA(max_##T, type, bits, a < b ? b : a)
 #define UNSIGNED_FORMULAS(T, type, bits)                                                                               \
     SHARED_FORMULAS(T, type, bits, high_u)                                                                             \
-    FORMULA(div_##T, type, bits, b ? a / b : UINT64_MAX)                                                               \
+    FORMULA(div_##T, type, bits, b ? (uint64_t)(a / b) : UINT64_MAX)                                                   \
     FORMULA(rem_##T, type, bits, b ? a % b : a)                                                                        \
     FORMULA(shr_##T, type, bits, (uint32_t)s[1] < (bits) ? a >> (uint32_t)s[1] : 0)                                    \
     FORMULA(shl_##T, type, bits, (uint32_t)s[1] < (bits) ? (uint64_t)a << (uint32_t)s[1] : 0)                          \
