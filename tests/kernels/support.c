@@ -40,6 +40,11 @@ int fixture_open(void) {
         printf("skipped: no kernels for %s (compute capability %d)\n", device.name, device.compute_capability);
         return TEST_SKIPPED;
     }
+    attns_info info;
+    if (software_gpu() && attns_get_info(fx.ctx, &info) == ATTNS_OK && !info.libnvrtc) {
+        printf("skipped: no kernels for the software GPU: %s\n", info.libnvrtc_error);
+        return TEST_SKIPPED;
+    }
     if (!gpu_ok(&fx.gpu, fx.gpu.stream_create(&fx.stream, CU_STREAM_NON_BLOCKING), "cuStreamCreate"))
         return 1;
     if (!fx.seed)

@@ -32,8 +32,8 @@ extern struct fixture fx;
 /* 0; TEST_SKIPPED (after saying why) without a GPU that the library supports; 1 if something is broken. */
 int fixture_open(void);
 void fixture_close(void);
-/* After a fault on the software GPU: a new CUDA context, library context and stream. Fails the running test if it cannot
- * be had. */
+/* After a fault on the software GPU: a new CUDA context, library context and stream. Fails the running test if it
+ * cannot be had. */
 void fixture_renew(void);
 
 /* Whether the device is the one of tools/ptxsim: a stricter machine, on which a faulty kernel may fault where a GPU
