@@ -146,9 +146,6 @@ attns_status attns_plan_fp8_sm90(const attns_problem *p, attns_plan *plan) {
     const int slots = plan->slots_per_chunk * plan->chunks_per_warpgroup * plan->math_warpgroups;
     plan->min_stages = slots == p->next_n ? 2 : MIN_STAGES;
     plan->max_stages = attns_plan_stages(plan, plan->min_ctas_per_sm);
-    snprintf(plan->name, sizeof plan->name, "fp8_paged_mqa_logits h%d d%d b%d n%d out=%s acc=%s epi=%s", p->num_heads,
-             p->head_dim, p->block_size, p->next_n, attns_dtype_name((attns_dtype)p->out_dtype),
-             attns_dtype_name((attns_dtype)p->acc_dtype), attns_dtype_name((attns_dtype)p->epi_dtype));
 
     const int columns = plan->slots_per_chunk * p->num_heads;
     const int accumulators = p->acc_dtype == ATTNS_DTYPE_F16 ? columns / 4 : columns / 2;

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "core/error.h"
+#include "plan/kernel_name.h"
 #include "plan/kernels.h"
 
 const char *attns_dtype_name(attns_dtype dtype) {
@@ -35,7 +36,6 @@ void attns_plan_set_int(attns_plan *plan, const char *placeholder, int value) {
 
 /* One CTA that reads all lengths; the same on every architecture. */
 static attns_status plan_schedule(attns_plan *plan) {
-    snprintf(plan->name, sizeof plan->name, "paged_mqa_logits_schedule");
     plan->template_file = "schedule.cu";
     plan->entry = "paged_mqa_logits_schedule";
     plan->threads = 1024; /* as in the template */
@@ -46,6 +46,7 @@ static attns_status plan_schedule(attns_plan *plan) {
 attns_status attns_plan_make(const attns_problem *problem, const attns_target *target, attns_plan *plan) {
     memset(plan, 0, sizeof *plan);
     plan->target = *target;
+    attns_kernel_name_print(problem, plan->name, sizeof plan->name);
     switch (problem->kind) {
     case ATTNS_KERNEL_SCHEDULE:
         return plan_schedule(plan);
