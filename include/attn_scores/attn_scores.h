@@ -52,7 +52,8 @@ typedef enum attns_status {
     ATTNS_ERROR_UNSUPPORTED_DEVICE = 3, /* the device (or compile target) is not one the library has kernels for */
     ATTNS_ERROR_LIBRARY_NOT_FOUND = 4,  /* libcuda or libnvrtc is needed and could not be opened */
     ATTNS_ERROR_COMPILE = 5,            /* NVRTC refused a kernel; the message holds its log */
-    ATTNS_ERROR_WOULD_COMPILE = 6,      /* the stream is capturing and the kernel is neither loaded nor cached */
+    ATTNS_ERROR_WOULD_COMPILE = 6,      /* the kernel is neither loaded nor cached, and must not be compiled: the stream
+                                           is capturing, or forbid_compile is set */
     ATTNS_ERROR_CUDA = 7,               /* a driver call failed; the message names it and its error */
     ATTNS_ERROR_OUT_OF_MEMORY = 8,      /* a host allocation failed */
     ATTNS_ERROR_IO = 9,                 /* a file named by the caller could not be read or written */
@@ -98,13 +99,25 @@ typedef struct attns_context_params {
     const char *template_dir;  /* reads templates from here instead of the embedded ones; NULL: $ATTNS_TEMPLATE_DIR */
     const char *dump_dir;      /* writes every filled kernel source here; NULL: $ATTNS_DUMP_DIR, then nowhere */
 
-    const char *cache_dir; /* writable cubin cache; NULL: $ATTNS_CACHE_DIR, then $XDG_CACHE_HOME/attn-scores, then
-                              $HOME/.cache/attn-scores; "": none, kernels live in memory only */
-    const char *cache_readonly_dirs; /* ':'-separated caches that are only read, after cache_dir; NULL:
-                                        $ATTNS_CACHE_READONLY_DIRS */
-    uint64_t cache_max_bytes;        /* size bound of cache_dir, least recently used entries go first; 0: 1 GiB */
+    /* The writable cubin cache is the first of these that can be written: cache_dir, $ATTNS_CACHE_DIR,
+     * $XDG_CACHE_HOME/attn-scores, $HOME/.cache/attn-scores. One passed over that can be read is read all the same.
+     * "", as the field or the variable, ends the list; without any, kernels live in memory only. */
+    const char *cache_dir;
+    const char *cache_readonly_dirs; /* ':'-separated caches that are only read, after cache_dir: directories, and
+                                        bundles made by `attn-scores cache export`; NULL: $ATTNS_CACHE_READONLY_DIRS */
+    uint64_t cache_max_bytes;        /* size bound of the writable cache, least recently used entries go first; 0: 1 GiB
+                                      */
+    bool cache_shared; /* caches may belong to other users and be writable by their group, never by everyone: code from
+                          them runs in this process. false: $ATTNS_CACHE_SHARED, "1" or "0" (the default): only what
+                          belongs to this user (or root, for caches that are only read) and only its owner can write */
 
     bool allow_compile_in_capture; /* compile inside a stream capture instead of ATTNS_ERROR_WOULD_COMPILE */
+    bool forbid_compile;           /* never compile: a kernel that no cache holds is ATTNS_ERROR_WOULD_COMPILE at once, and
+                                      the message holds the command that prepares it. false: $ATTNS_FORBID_COMPILE, "1"
+                                      or "0" (the default) */
+    int compile_threads;           /* kernels that this context compiles at a time; 0: one per CPU it may use */
+    const char *record_path;       /* appends the name of each kernel that is loaded to this file, one a line, for
+                                      `attn-scores precompile --from-log`; NULL: $ATTNS_RECORD, then nowhere */
 
     bool load_ptx; /* ask NVRTC for PTX instead of a cubin and let the driver compile it: for the software GPU in
                       tools/ptxsim and for drivers newer than the compiler; PTX entries have cache keys of their own.
@@ -240,7 +253,8 @@ typedef struct attns_precompile_result {
  * serialised but come from worker threads. */
 typedef void (*attns_precompile_fn)(void *user, size_t done, size_t total, const attns_precompile_result *result);
 
-/* The kernels to build: the product of all lists. A NULL list (count 0) means its default, given beside it. */
+/* The kernels to build: the product of all lists. A NULL list (count 0) means its default, given beside it. Or, instead
+ * of the lists after `archs`, single kernels by name. */
 typedef struct attns_precompile_params {
     const char *const *archs; /* "sm_90a", ...; default: the devices of this machine */
     size_t num_archs;
@@ -261,14 +275,19 @@ typedef struct attns_precompile_params {
     const attns_dtype *epi_dtypes; /* default: F32 */
     size_t num_epi_dtypes;
 
-    int jobs;                     /* compiler threads; 0: one per online CPU */
+    const char *const *kernels; /* as in messages and records: "fp8_paged_mqa_logits h64 ... for sm_90a"; one that names
+                                   no target is built for all of archs. The lists above are NULL then */
+    size_t num_kernels;
+
+    int jobs;                     /* compiler threads; 0: one per CPU; at most the context's compile_threads compile */
     attns_precompile_fn progress; /* may be NULL */
     void *progress_user;
 } attns_precompile_params;
 
 /* Compiles every kernel of the set that the cache does not hold, in parallel, and stores it; the schedule kernel of
- * each architecture comes along. Needs NVRTC but no GPU. Blocks until done. All kernels are tried; the status is that
- * of the first that failed. An architecture or shape that cannot be served is refused before anything is compiled. */
+ * each architecture comes along, unless kernels are named. Needs NVRTC but no GPU. Blocks until done. All kernels are
+ * tried; the status is that of the first that failed. An architecture or shape that cannot be served is refused before
+ * anything is compiled. With forbid_compile it only checks that everything is there. */
 ATTNS_API attns_status attns_precompile_paged_mqa_logits(attns_context *ctx, const attns_precompile_params *params);
 
 /* ---- Reference ----------------------------------------------------------------------------------------------- */

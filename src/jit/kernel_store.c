@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/strbuf.h"
+#include "jit/record.h"
 
 /* A cubin in the driver. A CUlibrary belongs to no CUDA context, so one load serves all of them. The thread that adds
  * it loads it without holding the mutex; others who want it wait for module_settled. */
@@ -149,30 +149,6 @@ static attns_status describe_device(const attns_driver *driver, cold_request *re
     return status == ATTNS_OK ? attns_target_from_compute_capability(10 * major + minor, target) : status;
 }
 
-/* Adds to the message how the kernel is made ready beforehand. */
-static attns_status fail_would_compile(const cold_request *request) {
-    const attns_problem *problem = request->problem;
-    attns_strbuf command = {0};
-    attns_strbuf_printf(&command, "attn-scores precompile --arch %s", request->plan.target.arch);
-    if (problem->kind == ATTNS_KERNEL_FP8_LOGITS) {
-        attns_strbuf_printf(&command, " --variant fp8 --num-heads %d --head-dim %d --block-size %d --next-n %d",
-                            problem->num_heads, problem->head_dim, problem->block_size, problem->next_n);
-        attns_strbuf_printf(&command, " --out-dtype %s", attns_dtype_name((attns_dtype)problem->out_dtype));
-        if (problem->acc_dtype != ATTNS_DTYPE_F32)
-            attns_strbuf_printf(&command, " --acc-dtype %s", attns_dtype_name((attns_dtype)problem->acc_dtype));
-        if (problem->epi_dtype != ATTNS_DTYPE_F32)
-            attns_strbuf_printf(&command, " --epi-dtype %s", attns_dtype_name((attns_dtype)problem->epi_dtype));
-    }
-    attns_status status = attns_fail(
-        ATTNS_ERROR_WOULD_COMPILE,
-        "%s for %s: the stream is capturing, and the kernel is neither loaded nor in a cache directory. Compile it "
-        "before: "
-        "%s (or attns_precompile_paged_mqa_logits, or one call before the capture), or set allow_compile_in_capture",
-        request->plan.name, request->plan.target.arch, attns_strbuf_text(&command));
-    attns_strbuf_free(&command);
-    return status;
-}
-
 static attns_status load_image(attns_context *ctx, const attns_driver *driver, const cold_request *request,
                                const attns_image *image, struct attns_module *module) {
     CUlibrary library = NULL;
@@ -202,8 +178,6 @@ static attns_status load_module(attns_context *ctx, const attns_driver *driver, 
                                 struct attns_module *module) {
     attns_image image;
     attns_status status = attns_image_get(ctx, &request->plan, request->may_compile, 0, &image);
-    if (status == ATTNS_ERROR_WOULD_COMPILE)
-        return fail_would_compile(request);
     if (status != ATTNS_OK)
         return status;
     status = load_image(ctx, driver, request, &image, module);
@@ -249,6 +223,8 @@ static attns_status obtain_module(attns_context *ctx, const attns_driver *driver
 
     pthread_mutex_unlock(&ctx->mutex);
     attns_status status = load_module(ctx, driver, request, module);
+    if (status == ATTNS_OK)
+        attns_record_kernel(ctx, &request->plan);
     pthread_mutex_lock(&ctx->mutex);
 
     if (status == ATTNS_OK) {
@@ -332,7 +308,8 @@ static attns_status acquire_cold(attns_context *ctx, const attns_driver *driver,
         status = attns_driver_check(driver, driver->stream_is_capturing(stream, &capture), "cuStreamIsCapturing");
     if (status != ATTNS_OK)
         return status;
-    request.may_compile = capture == CU_STREAM_CAPTURE_STATUS_NONE || ctx->allow_compile_in_capture;
+    request.may_compile =
+        !ctx->forbid_compile && (capture == CU_STREAM_CAPTURE_STATUS_NONE || ctx->allow_compile_in_capture);
 
     /* In the default mode, loading code would invalidate any capture that this thread, or in global mode any thread,
      * has under way. */
