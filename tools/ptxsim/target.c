@@ -35,9 +35,9 @@ bool target_runs(const ptx_target *target, int chip) {
 
 /* ---- Instructions ---- */
 
-/* An instruction with this opcode and all of these modifiers (parted by blanks; "x*" stands for any that begins with x)
- * needs one of the targets in `targets`: a number alone for it and newer ones, with "a" for that target alone, with "f"
- * for targets of its family that have a suffix. Every row that fits must be satisfied. */
+/* An instruction with this opcode and all of these modifiers (parted by blanks; "x*" stands for any that begins with x,
+ * "!x" for the absence of x) needs one of the targets in `targets`: a number alone for it and newer ones, with "a" for
+ * that target alone, with "f" for targets of its family that have a suffix. Every row that fits must be satisfied. */
 typedef struct requirement {
     const char *opcode, *modifiers, *targets;
     int operands; /* fits instructions with at least so many */
@@ -51,9 +51,12 @@ static const requirement requirements[] = {
     {"cp", "bulk", "90", 0},
     {"cp", "reduce", "90", 0},
     {"createpolicy", "", "80", 0},
-    {"fence", "proxy", "90", 0},
+    {"fence", "proxy", "70", 0},
+    {"fence", "proxy async", "90", 0},
+    {"fence", "cluster", "90", 0},
     {"fence", "mbarrier_init", "90", 0},
     {"mbarrier", "", "80", 0},
+    {"mbarrier", "arrive !noComplete", "90", 3}, /* with a count */
     {"mbarrier", "try_wait", "90", 0},
     {"mbarrier", "expect_tx", "90", 0},
     {"mbarrier", "complete_tx", "90", 0},
@@ -151,11 +154,14 @@ static const requirement requirements[] = {
     {"set", "bf16x2", "90", 0},
     /* conversions */
     {"cvt", "bf16", "80", 0},
+    {"cvt", "bf16 !f32", "90", 0},
     {"cvt", "bf16x2", "80", 0},
     {"cvt", "relu", "80", 0},
     {"cvt", "tf32", "80", 0},
     {"cvt", "rn tf32", "90", 0},
     {"cvt", "rz tf32", "90", 0},
+    {"cvt", "rn satfinite tf32", "100", 0},
+    {"cvt", "rz satfinite tf32", "100", 0},
     {"cvt", "e4m3x2", "89", 0},
     {"cvt", "e5m2x2", "89", 0},
     {"cvt", "e2m1x2", BLACKWELL, 0},
@@ -179,8 +185,9 @@ static bool fits(const requirement *r, const ptx_instr *instr) {
     if (strcmp(r->opcode, instr->opcode) != 0 || instr->num_operands < r->operands)
         return false;
     for (const char *word = r->modifiers; *word;) {
+        const bool absent = *word == '!';
         const size_t length = strcspn(word, " ");
-        if (!has_modifier(instr, word, length))
+        if (has_modifier(instr, word + absent, length - absent) == absent)
             return false;
         word += length + strspn(word + length, " ");
     }
