@@ -44,6 +44,7 @@ typedef struct sim_launch {
     int num_sms;
     bool ignore_races;         /* no happens-before: for measurements, and kernels that race on purpose */
     struct race_launch *race;  /* while it runs, if races are looked for */
+    int tensor_bits; /* tensor_sum.h; 0: the ideal unit */
     bool stop; /* a CTA has faulted: the others end soon (relaxed reads suffice) */
     char fault[2048]; /* first fault, "" if none; written once under the device's lock */
 } sim_launch;
