@@ -8,8 +8,8 @@
 
 /* ---- Clocks ---- */
 
-/* A copy for one user; NULL only if memory is short, which then means "knows nothing" and is reported by the caller as a
- * race at worst. */
+/* A copy for one user; NULL only if memory is short, which then means "knows nothing" and is reported by the caller as
+ * a race at worst. */
 race_clock *race_clock_new(struct sim_race *race, const race_clock *from) {
     race_clock *clock = race->free;
     if (clock != NULL) {

@@ -5,8 +5,8 @@
  *
  * Accesses are made by parties: every thread is one, and so is every asynchronous operation while it is under way (a
  * unit). A CTA's time counts releases. A party's clock says up to which time it knows the accesses of each other party;
- * what it did itself it always knows. Two accesses to the same byte race if one of them writes, not both are strong, and
- * the later one's party does not know the earlier one.
+ * what it did itself it always knows. Two accesses to the same byte race if one of them writes, not both are strong,
+ * and the later one's party does not know the earlier one.
  *
  * What makes order (PTX ISA, "Memory Consistency Model" and the instructions' own pages):
  *   bar.sync, bar.red, bar.arrive   from every lane that has arrived to every lane that waits
@@ -65,10 +65,10 @@ bool race_access_global(sim_warp *warp, const ptx_instr *instr, int lane, uint64
  *   too: race_unit_issue for each (with mask 0 in sim_async_new); the unit then knows what all of them know.
  *   its step function calls race_unit_access (or _global) for what it reads and writes, when it does so.
  *   its completion is seen in one of these ways:
- *     on an mbarrier       sim_mbarrier_complete_tx, or race_unit_release and then an arrival as sim_mbarrier_arrive_async
- *     by a group wait      race_finished in async.c does it for operations with a group: each lane that waits for the
- *                          group calls sim_async_observe
- *     any other wait       keep race_unit_finish's result and call race_observe for the lanes that have waited. */
+ *     on an mbarrier       sim_mbarrier_complete_tx, or race_unit_release and then an arrival as
+ * sim_mbarrier_arrive_async by a group wait      race_finished in async.c does it for operations with a group: each
+ * lane that waits for the group calls sim_async_observe any other wait       keep race_unit_finish's result and call
+ * race_observe for the lanes that have waited. */
 typedef struct race_unit {
     race_clock *clock; /* NULL: not issued yet, or the detector is off */
     uint32_t place;    /* in clocks */

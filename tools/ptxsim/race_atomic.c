@@ -148,8 +148,8 @@ static void publish(struct sim_race *race, uint32_t place, const race_clock *kno
         race_location *location = location_of(race->launch, address, true);
         if (location != NULL) {
             location->released = merge(race->launch, race->places, location->released, clock->foreign);
-            location->released = add_times(race->launch, race->places, location->released, race->cta->linear_id,
-                                           device, clock->time);
+            location->released =
+                add_times(race->launch, race->places, location->released, race->cta->linear_id, device, clock->time);
         }
         race_launch_unlock(race->launch);
     }

@@ -9,12 +9,9 @@
 #include "async.h"
 #include "race_global.h"
 
-enum {
-    BUCKETS = 1 << 16,
-    KEPT = 2
-};
+enum { BUCKETS = 1 << 16, KEPT = 2 };
 #define DEVICE_BIT UINT32_C(0x80000000) /* in reads.cta: strong at device scope */
-#define MAX_SHADOW ((size_t)1 << 30) /* further pages are not watched */
+#define MAX_SHADOW ((size_t)1 << 30)    /* further pages are not watched */
 
 typedef struct global_reads {
     race_entry entry;
@@ -123,8 +120,8 @@ static global_page *page_of(struct race_launch *launch, uint64_t key) {
             free(cells);
             page = NULL;
         } else {
-            *page = (global_page){
-                .key = key, .shift = RACE_COARSE, .cells = cells, .next = launch->buckets[key % BUCKETS]};
+            *page =
+                (global_page){.key = key, .shift = RACE_COARSE, .cells = cells, .next = launch->buckets[key % BUCKETS]};
             launch->shadow_bytes += bytes;
             __atomic_store_n(&launch->buckets[key % BUCKETS], page, __ATOMIC_RELEASE);
         }
@@ -270,7 +267,8 @@ static void keep(const access *a, global_cell *cell) {
     }
     /* The first one stays; a strong write is worth more than others. */
     if (to == NULL)
-        to = race_kind(cell->reads[0].entry) & RACE_WRITE ? &cell->reads[1] : &cell->reads[(a->kind & RACE_WRITE) ? 0 : 1];
+        to = race_kind(cell->reads[0].entry) & RACE_WRITE ? &cell->reads[1]
+                                                          : &cell->reads[(a->kind & RACE_WRITE) ? 0 : 1];
     *to = (global_reads){a->entry, a->party->lanes, cta};
 }
 
@@ -301,8 +299,7 @@ static bool access_part(struct sim_race *race, global_page *page, access *a, uin
     return ok;
 }
 
-static bool access_bytes(struct sim_race *race, const race_party *party, uint64_t address, size_t size,
-                         unsigned kind) {
+static bool access_bytes(struct sim_race *race, const race_party *party, uint64_t address, size_t size, unsigned kind) {
     const bool is_write = (kind & (RACE_WRITE | RACE_STRONG)) == RACE_WRITE;
     access a = {.party = party,
                 .kind = kind,

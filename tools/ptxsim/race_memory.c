@@ -143,16 +143,15 @@ static bool check(struct sim_race *race, const race_memory *memory, const race_p
     for (const race_reads *reads = &cell->reads; reads->entry != 0; reads = &race->reads[reads->next]) {
         const int lane = conflict(kind, race_kind(reads->entry)) ? unknown_lane(party, reads) : -1;
         if (lane >= 0)
-            return race_fault(party, memory->name, offset, size, kind, reads->entry, false, lane,
-                              race->cta->linear_id);
+            return race_fault(party, memory->name, offset, size, kind, reads->entry, false, lane, race->cta->linear_id);
         if (reads->next == 0)
             break;
     }
     return true;
 }
 
-/* Keeps a read or strong access: older ones of the same lanes and kind need not be kept, as who is ordered after the new
- * one is ordered after them. */
+/* Keeps a read or strong access: older ones of the same lanes and kind need not be kept, as who is ordered after the
+ * new one is ordered after them. */
 static void keep_read(struct sim_race *race, race_cell *cell, const race_party *party, race_entry entry) {
     const uint64_t same = UINT64_C(0xffff) << 16; /* who and kind */
     uint32_t at = 0;

@@ -18,8 +18,8 @@ static void name_party(const sim_cta *cta, uint32_t threads, uint32_t place, boo
         return;
     }
     const sim_dim block = cta->launch->block;
-    snprintf(text, size, "warp %u, lane %u, thread (%u, %u, %u)", place / SIM_LANES, place % SIM_LANES,
-             place % block.x, place / block.x % block.y, place / block.x / block.y);
+    snprintf(text, size, "warp %u, lane %u, thread (%u, %u, %u)", place / SIM_LANES, place % SIM_LANES, place % block.x,
+             place / block.x % block.y, place / block.x / block.y);
     (void)foreign;
 }
 
@@ -48,7 +48,8 @@ bool race_fault(const race_party *party, const char *memory, uint64_t address, s
               party->place >= threads ? "asynchronously " : "", verb(kind), size, memory, (unsigned long long)address,
               verb(race_kind(earlier)), of_cta, by, where,
               other != cta->linear_id ? "a fence and a strong access at device scope on either side, or two kernels"
-              : unit ? "the completion of the asynchronous operation, waited for, or an arrival of every thread concerned"
-                     : "a barrier, __syncwarp, mbarrier arrival and wait, or fences with strong accesses");
+              : unit
+                  ? "the completion of the asynchronous operation, waited for, or an arrival of every thread concerned"
+                  : "a barrier, __syncwarp, mbarrier arrival and wait, or fences with strong accesses");
     return false;
 }

@@ -37,7 +37,8 @@ struct race_clock {
 
 /* ---- Shadow ---- */
 
-/* An access as kept: time (32 bits), place or who (14), kind (2: write, strong), instruction (16; all ones: unknown). */
+/* An access as kept: time (32 bits), place or who (14), kind (2: write, strong), instruction (16; all ones: unknown).
+ */
 typedef uint64_t race_entry;
 
 static inline race_entry race_pack(uint32_t time, uint32_t who, unsigned kind, uint32_t instr) {
@@ -85,7 +86,7 @@ struct race_memory {
 struct sim_race {
     sim_cta *cta;
     struct race_launch *launch;
-    uint64_t generation; /* of CTAs, one after the other */
+    uint64_t generation;      /* of CTAs, one after the other */
     uint32_t threads, places; /* threads, then units, then the copies of each thread, if the kernel has cp.async */
     bool has_copies;
     uint32_t now; /* from 1 on */
@@ -133,7 +134,8 @@ void *race_launch_alloc(struct race_launch *launch, size_t bytes);
 
 /* ---- Of a CTA ---- */
 
-/* For CTAs of the launch, one after the other, on one host thread; NULL: out of memory. race_state_reset before each. */
+/* For CTAs of the launch, one after the other, on one host thread; NULL: out of memory. race_state_reset before each.
+ */
 struct sim_race *race_state_new(const sim_launch *launch, int num_warps, size_t shared_bytes);
 void race_state_reset(struct sim_race *race, sim_cta *cta);
 void race_state_free(struct sim_race *race);
