@@ -95,8 +95,7 @@ const char *attns_cache_bundle_parse(const uint8_t *bytes, size_t size, attns_ca
     memset(view, 0, sizeof *view);
     const char *const fault = check(bytes, size);
     if (fault == NULL)
-        *view = (attns_cache_bundle_view){
-            .bytes = bytes, .size = size, .count = attns_cache_get_u32(bytes + AT_COUNT)};
+        *view = (attns_cache_bundle_view){.bytes = bytes, .size = size, .count = attns_cache_get_u32(bytes + AT_COUNT)};
     return fault;
 }
 

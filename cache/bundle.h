@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The bytes of a bundle: many entries in one file, behind an index. Pure functions on buffers, like those of entry.h. */
+ * The bytes of a bundle: many entries in one file, behind an index. Pure functions on buffers, like those of entry.h.
+ */
 #ifndef ATTNS_CACHE_BUNDLE_H_
 #define ATTNS_CACHE_BUNDLE_H_
 

@@ -19,9 +19,9 @@ typedef struct attns_cache attns_cache;
 typedef void (*attns_cache_log_fn)(void *user, int level, const char *message);
 
 typedef struct attns_cache_params {
-    const char *dir;           /* writable tier; NULL or "": none. Created (0700) when first written or locked */
-    const char *const *dirs;   /* further places for it, best first: the first of all that can be written is taken. One */
-    size_t num_dirs;           /* passed over that can be read becomes a tier that is only read */
+    const char *dir;         /* writable tier; NULL or "": none. Created (0700) when first written or locked */
+    const char *const *dirs; /* further places for it, best first: the first of all that can be written is taken. One */
+    size_t num_dirs;         /* passed over that can be read becomes a tier that is only read */
     const char *readonly_dirs; /* ':'-separated tiers that are only read, in order: directories of the same form, or
                                   bundles; NULL or "": none */
     uint64_t max_bytes;        /* bound of the writable tier; 0: 1 GiB */

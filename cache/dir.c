@@ -50,10 +50,11 @@ bool attns_cache_is_trusted(const attns_cache_tier *tier, const struct stat *st,
                             attns_cache_fault *fault) {
     const uid_t self = geteuid();
     if (st->st_uid != self && (tier->writable || st->st_uid != 0) && !tier->shared) {
-        attns_cache_fault_set(fault, ATTNS_CACHE_REFUSED_OWNER,
-                              "'%s' belongs to user %lu, not to user %lu%s (cache_shared or ATTNS_CACHE_SHARED=1 accepts "
-                              "it)",
-                              shown, (unsigned long)st->st_uid, (unsigned long)self, tier->writable ? "" : " or root");
+        attns_cache_fault_set(
+            fault, ATTNS_CACHE_REFUSED_OWNER,
+            "'%s' belongs to user %lu, not to user %lu%s (cache_shared or ATTNS_CACHE_SHARED=1 accepts "
+            "it)",
+            shown, (unsigned long)st->st_uid, (unsigned long)self, tier->writable ? "" : " or root");
         return false;
     }
     const mode_t refused = tier->shared ? S_IWOTH : S_IWGRP | S_IWOTH;

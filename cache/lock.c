@@ -31,9 +31,9 @@ static int set_lock(int fd, short type, int64_t offset) {
 
 /* Opens the lock file, creating it if need be. */
 static int open_lock_file(int version_fd, const attns_cache_tier *tier, attns_cache_fault *fault) {
-    const int fd = attns_cache_open_retry(version_fd, lock_name,
-                                          O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC,
-                                          attns_cache_file_mode(tier));
+    const int fd =
+        attns_cache_open_retry(version_fd, lock_name, O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC,
+                               attns_cache_file_mode(tier));
     struct stat st;
     if (fd < 0 || attns_cache_fs_fstat(fd, &st) != 0)
         attns_cache_fault_set(fault, errno, "cannot open the lock file in '%s/%s'", tier->path,

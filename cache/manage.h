@@ -28,8 +28,8 @@ typedef void (*attns_cache_visit_fn)(void *user, const attns_cache_found *found)
 /* Reads and verifies every entry of every tier, in the order in which lookups ask the tiers. Changes nothing. */
 void attns_cache_visit(attns_cache *cache, attns_cache_visit_fn visit, void *user);
 
-/* Visits the entries of one bundle that is no tier. Whoever names the file vouches for its owner; one that everybody may
- * write to is refused. false with *fault set if it cannot be opened. */
+/* Visits the entries of one bundle that is no tier. Whoever names the file vouches for its owner; one that everybody
+ * may write to is refused. false with *fault set if it cannot be opened. */
 bool attns_cache_bundle_visit(const char *path, attns_cache_visit_fn visit, void *user, attns_cache_fault *fault);
 
 /* Removes an entry from the writable tier. Returns whether it is gone. */
@@ -42,7 +42,11 @@ size_t attns_cache_sweep(attns_cache *cache);
 bool attns_cache_bundle_write(const char *path, attns_cache_bundle_item *items, uint32_t count,
                               attns_cache_fault *fault);
 
-typedef enum attns_cache_imported { ATTNS_CACHE_STORED, ATTNS_CACHE_PRESENT, ATTNS_CACHE_NOT_STORED } attns_cache_imported;
+typedef enum attns_cache_imported {
+    ATTNS_CACHE_STORED,
+    ATTNS_CACHE_PRESENT,
+    ATTNS_CACHE_NOT_STORED
+} attns_cache_imported;
 
 /* Stores a sound entry in the writable tier unless it holds it already. */
 attns_cache_imported attns_cache_import(attns_cache *cache, const attns_cache_found *found);

@@ -49,7 +49,8 @@ static bool may_pass(const attns_cache_fault *fault) {
 const attns_cache_bundle *attns_cache_tier_bundle(attns_cache_tier *tier, attns_cache_fault *fault) {
     attns_cache_bundle *bundle = atomic_load_explicit(&tier->bundle, memory_order_acquire);
     struct stat st;
-    if (bundle != NULL || tier->writable || attns_cache_fs_fstatat(AT_FDCWD, tier->path, &st, 0) != 0 || S_ISDIR(st.st_mode))
+    if (bundle != NULL || tier->writable || attns_cache_fs_fstatat(AT_FDCWD, tier->path, &st, 0) != 0 ||
+        S_ISDIR(st.st_mode))
         return bundle;
     attns_cache_bundle *const opened = attns_cache_bundle_open(tier, fault);
     if (opened == NULL)
@@ -147,8 +148,7 @@ static bool choose_writable(attns_cache *cache, const char *const *dirs, size_t 
             return true;
         }
         /* What is refused for what others could do to it is not read either. */
-        const bool readable =
-            (fault.code > 0 || fault.code == ATTNS_CACHE_REFUSED_OWNER) && is_readable(cache, path);
+        const bool readable = (fault.code > 0 || fault.code == ATTNS_CACHE_REFUSED_OWNER) && is_readable(cache, path);
         attns_cache_report(cache, LEVEL_WARNING, "cubin cache: %s; %s", fault.text,
                            readable ? "it is only read" : "going on without it");
         if (readable)
@@ -188,8 +188,7 @@ bool attns_cache_tiers_open(attns_cache *cache, const attns_cache_params *params
     size_t num_passed = 0;
     bool good = cache->tiers != NULL && passed != NULL &&
                 choose_writable(cache, &params->dir, 1, passed, &num_passed) &&
-                (cache->num_tiers != 0 ||
-                 choose_writable(cache, params->dirs, params->num_dirs, passed, &num_passed));
+                (cache->num_tiers != 0 || choose_writable(cache, params->dirs, params->num_dirs, passed, &num_passed));
     good = good && list_readonly(cache, (const char *const *)passed, num_passed, list);
     for (size_t i = 0; i < num_passed; i++) {
         if (good)

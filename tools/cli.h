@@ -54,8 +54,8 @@ void cli_default_ints(cli_ints *list, const int *values, size_t count);
 void cli_ints_free(cli_ints *list);
 void cli_strings_free(cli_strings *list);
 
-/* --cache-dir, --cache-readonly, --nvrtc, --libcuda, --template-dir, --dump-dir and --verbose, as an argp child whose input is an
- * attns_context_params. Use: {&cli_context_argp, 0, "Library settings:", 10} among the children, and
+/* --cache-dir, --cache-readonly, --nvrtc, --libcuda, --template-dir, --dump-dir and --verbose, as an argp child whose
+ * input is an attns_context_params. Use: {&cli_context_argp, 0, "Library settings:", 10} among the children, and
  * state->child_inputs[i] = &params at ARGP_KEY_INIT. Strings of the params point into argv. */
 extern const struct argp cli_context_argp;
 

@@ -652,12 +652,14 @@ int cmd_cache(int argc, char **argv) {
         .options = option_list,
         .parser = parse,
         .args_doc = "list|verify|prune|path\nexport --out FILE\nimport FILE",
-        .doc = "Looks after the kernel cache: list what is in it, verify it, prune what is not needed, export kernels into "
-               "one file (a bundle), import them from one, or print the path of the directory that is written to. Takes "
-               "the caches that a program would use, those that are only read too; changes the writable one alone.\v"
-               "Example, to ship what a run used:\n"
-               "  attn-scores precompile --from-log used.txt --cache-dir kernels\n"
-               "  attn-scores cache export --cache-dir kernels --out kernels.attns",
+        .doc =
+            "Looks after the kernel cache: list what is in it, verify it, prune what is not needed, export kernels "
+            "into "
+            "one file (a bundle), import them from one, or print the path of the directory that is written to. Takes "
+            "the caches that a program would use, those that are only read too; changes the writable one alone.\v"
+            "Example, to ship what a run used:\n"
+            "  attn-scores precompile --from-log used.txt --cache-dir kernels\n"
+            "  attn-scores cache export --cache-dir kernels --out kernels.attns",
         .children = children,
     };
     struct options options = {.unused_days = -1};

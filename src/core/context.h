@@ -11,6 +11,7 @@
 #include "core/log.h"
 #include "cubin_cache.h"
 #include "jit/nvrtc.h"
+#include "plan/plan.h"
 
 #define ATTNS_KERNEL_BUCKETS 256
 
@@ -33,6 +34,8 @@ struct attns_context {
     bool forbid_compile;
     bool load_ptx;
     int compile_threads; /* from 1 */
+    attns_family_choice family_choice;
+    char *arch; /* compile for this, whatever the device */
 
     attns_cache *cache;
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Compiles of one process: one per key, and no more at a time than the context allows. Among processes the cache's locks
- * do the same as far as they can. */
+ * Compiles of one process: one per key, and no more at a time than the context allows. Among processes the cache's
+ * locks do the same as far as they can. */
 #ifndef ATTNS_JIT_COMPILE_GATE_H_
 #define ATTNS_JIT_COMPILE_GATE_H_
 

@@ -62,10 +62,9 @@ attns_status attns_fail_would_compile(const attns_context *ctx, const attns_plan
         attns_strbuf_puts(&command, " --template-dir ");
         put_quoted(&command, ctx->template_dir);
     }
-    const attns_status status =
-        attns_fail(ATTNS_ERROR_WOULD_COMPILE,
-                   "%s%s: %s, and the kernel is neither loaded nor in a cache. What prepares it: %s",
-                   attns_strbuf_text(&name), mark(ctx), why, attns_strbuf_text(&command));
+    const attns_status status = attns_fail(
+        ATTNS_ERROR_WOULD_COMPILE, "%s%s: %s, and the kernel is neither loaded nor in a cache. What prepares it: %s",
+        attns_strbuf_text(&name), mark(ctx), why, attns_strbuf_text(&command));
     attns_strbuf_free(&command);
     attns_strbuf_free(&name);
     return status;

@@ -5,9 +5,9 @@
 #include <stdio.h>
 #include <string.h>
 
-typedef enum field_type { NUMBER, DTYPE } field_type;
+typedef enum field_type { NUMBER, DTYPE, FLAG } field_type;
 
-/* " " prefix value */
+/* " " prefix value; a flag is its prefix, there or not */
 typedef struct field {
     const char *prefix;
     field_type type;
@@ -23,14 +23,25 @@ typedef struct operation {
 #define MEMBER(name) offsetof(attns_problem, name)
 
 static const field fp8_fields[] = {
-    {"h", NUMBER, MEMBER(num_heads)},    {"d", NUMBER, MEMBER(head_dim)},    {"b", NUMBER, MEMBER(block_size)},
-    {"n", NUMBER, MEMBER(next_n)},       {"out=", DTYPE, MEMBER(out_dtype)}, {"acc=", DTYPE, MEMBER(acc_dtype)},
+    {"h", NUMBER, MEMBER(num_heads)},   {"d", NUMBER, MEMBER(head_dim)},
+    {"b", NUMBER, MEMBER(block_size)},  {"n", NUMBER, MEMBER(next_n)},
+    {"out=", DTYPE, MEMBER(out_dtype)}, {"acc=", DTYPE, MEMBER(acc_dtype)},
     {"epi=", DTYPE, MEMBER(epi_dtype)}, {0},
+};
+static const field fp4_fields[] = {
+    {"h", NUMBER, MEMBER(num_heads)},
+    {"d", NUMBER, MEMBER(head_dim)},
+    {"b", NUMBER, MEMBER(block_size)},
+    {"n", NUMBER, MEMBER(next_n)},
+    {"out=", DTYPE, MEMBER(out_dtype)},
+    {"interleaved", FLAG, MEMBER(kv_sf_interleaved)},
+    {0},
 };
 static const field no_fields[] = {{0}};
 
 static const operation operations[] = {
     {ATTNS_KERNEL_FP8_LOGITS, "fp8_paged_mqa_logits", fp8_fields},
+    {ATTNS_KERNEL_FP4_LOGITS, "fp4_paged_mqa_logits", fp4_fields},
     {ATTNS_KERNEL_SCHEDULE, "paged_mqa_logits_schedule", no_fields},
 };
 #define NUM_OPERATIONS (sizeof operations / sizeof operations[0])
@@ -39,9 +50,11 @@ static int32_t *member(attns_problem *problem, const field *part) {
     return (int32_t *)((char *)problem + part->offset);
 }
 
+static const char portable_mark[] = " portable";
+
 /* ---- Printing ---- */
 
-void attns_kernel_name_print(const attns_problem *problem, char *text, size_t size) {
+void attns_kernel_name_print(const attns_problem *problem, bool portable, char *text, size_t size) {
     attns_problem copy = *problem;
     const operation *which = operations;
     while (which < operations + NUM_OPERATIONS && which->kind != (attns_kernel_kind)problem->kind)
@@ -55,10 +68,14 @@ void attns_kernel_name_print(const attns_problem *problem, char *text, size_t si
         const int32_t value = *member(&copy, part);
         if (part->type == NUMBER)
             used += (size_t)snprintf(text + used, size - used, " %s%d", part->prefix, (int)value);
-        else
-            used += (size_t)snprintf(text + used, size - used, " %s%s", part->prefix,
-                                     attns_dtype_name((attns_dtype)value));
+        else if (part->type == DTYPE)
+            used +=
+                (size_t)snprintf(text + used, size - used, " %s%s", part->prefix, attns_dtype_name((attns_dtype)value));
+        else if (value)
+            used += (size_t)snprintf(text + used, size - used, " %s", part->prefix);
     }
+    if (portable && used < size)
+        snprintf(text + used, size - used, "%s", portable_mark);
 }
 
 /* ---- Parsing ---- */
@@ -142,14 +159,22 @@ attns_kernel_found attns_kernel_reference_parse(const char *text, attns_kernel_r
         reference->problem.kind = which->kind;
         for (const field *part = which->fields; part->prefix; part++) {
             *end = at;
-            at = *at == ' ' ? after(at + 1, part->prefix) : NULL;
             int32_t *const value = member(&reference->problem, part);
+            const char *const rest = *at == ' ' ? after(at + 1, part->prefix) : NULL;
+            if (part->type == FLAG) {
+                *value = rest && !is_word(*rest);
+                at = *value ? rest : at;
+                continue;
+            }
+            at = rest;
             if (at)
                 at = part->type == NUMBER ? parse_number(at, value) : parse_dtype(at, value);
             if (!at || is_word(*at))
                 return ATTNS_KERNEL_MALFORMED;
         }
-        *end = parse_target(at, reference);
+        const char *const portable = after(at, portable_mark);
+        reference->portable = portable && !is_word(*portable);
+        *end = parse_target(reference->portable ? portable : at, reference);
         return ATTNS_KERNEL_FOUND;
     }
     return ATTNS_KERNEL_NOT_FOUND;

@@ -3,21 +3,23 @@
  * Names of kernels: the one text by which messages, records, cache entries and `attn-scores precompile --kernel` speak
  * of a kernel, and the way back from it.
  *
- *   name      = operation { " " field }                  fp8_paged_mqa_logits h64 d128 b64 n1 out=f32 acc=f32 epi=f32
+ *   name      = operation { " " field } [ " portable" ]  fp8_paged_mqa_logits h64 d128 b64 n1 out=f32 acc=f32 epi=f32
  *   reference = name [ " for " target [ " (PTX)" ] ]     ... for sm_90a
  *
- * Every operation has its fields, in a fixed order, each once; kernel_name.c has the table. */
+ * Every operation has its fields, in a fixed order, each once; kernel_name.c has the table. "portable" tells the
+ * kernels of the family that runs everywhere from those made for the target. */
 #ifndef ATTNS_PLAN_KERNEL_NAME_H_
 #define ATTNS_PLAN_KERNEL_NAME_H_
 
 #include "plan/plan.h"
 
 /* Cuts a name that does not fit. */
-void attns_kernel_name_print(const attns_problem *problem, char *text, size_t size);
+void attns_kernel_name_print(const attns_problem *problem, bool portable, char *text, size_t size);
 
 typedef struct attns_kernel_reference {
     attns_problem problem; /* of any values: attns_plan_make says whether there is such a kernel */
-    char arch[16];         /* "" if the text names no target */
+    bool portable;
+    char arch[16]; /* "" if the text names no target */
     bool ptx;
 } attns_kernel_reference;
 

@@ -114,8 +114,7 @@ static int use_shipped(void *argument) {
     if (!attns_cache_lookup(cache, &at->in_image, 0, &entry) || !entry.from_readonly)
         return 3;
     attns_cache_entry_free(&entry);
-    if (!store_of(cache, &at->fresh, BUILD) || !attns_cache_lookup(cache, &at->fresh, 0, &entry) ||
-        entry.from_readonly)
+    if (!store_of(cache, &at->fresh, BUILD) || !attns_cache_lookup(cache, &at->fresh, 0, &entry) || entry.from_readonly)
         return 4;
     attns_cache_entry_free(&entry);
     attns_cache_stats stats;

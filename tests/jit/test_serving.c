@@ -52,7 +52,8 @@ static void test_a_miss_is_an_error_at_once(void **state) {
     attns_context *ctx = jit_context(fixture);
     for (int i = 0; i < 3; i++) {
         assert_int_equal(acquire(ctx, fp8_problem(64, 2)), ATTNS_ERROR_WOULD_COMPILE);
-        assert_contains(attns_last_error(), "fp8_paged_mqa_logits h64 d128 b64 n2 out=f32 acc=f32 epi=f32 for sm_90a: ");
+        assert_contains(attns_last_error(),
+                        "fp8_paged_mqa_logits h64 d128 b64 n2 out=f32 acc=f32 epi=f32 for sm_90a: ");
         assert_contains(attns_last_error(), "compiling is forbidden");
     }
     /* The command of the message, taken at its word. */
@@ -168,7 +169,8 @@ static void test_a_record_that_cannot_be_written(void **state) {
     attns_context *ctx = jit_context(fixture);
     acquire_well(ctx, schedule);
     acquire_well(ctx, fp8_problem(64, 1));
-    const char *const told = strstr(fixture->log.text, "no/such/record: kernels cannot be recorded there: No such file");
+    const char *const told =
+        strstr(fixture->log.text, "no/such/record: kernels cannot be recorded there: No such file");
     assert_non_null(told);
     assert_null(strstr(told + 1, "no/such/record")); /* once, not for each kernel */
     attns_context_destroy(ctx);
@@ -220,8 +222,8 @@ static void test_names_without_a_target(void **state) {
     const attns_precompile_params listed = {KERNELS("paged_mqa_logits_schedule"), .archs = archs, .num_archs = 1};
     assert_int_equal(attns_precompile_paged_mqa_logits(ctx, &listed), ATTNS_OK);
     assert_int_equal(counters_of(ctx).compiles, 1);
-    const attns_precompile_params of_devices = {
-        KERNELS("fp8_paged_mqa_logits h64 d128 b64 n1 out=f32 acc=f32 epi=f32", "paged_mqa_logits_schedule for sm_90a")};
+    const attns_precompile_params of_devices = {KERNELS("fp8_paged_mqa_logits h64 d128 b64 n1 out=f32 acc=f32 epi=f32",
+                                                        "paged_mqa_logits_schedule for sm_90a")};
     assert_int_equal(attns_precompile_paged_mqa_logits(ctx, &of_devices), ATTNS_OK);
     assert_int_equal(counters_of(ctx).compiles, 2);
     attns_context_destroy(ctx);

@@ -19,14 +19,16 @@ static int pick(int bound) {
 static attns_problem random_problem(void) {
     if (pick(8) == 0)
         return (attns_problem){.kind = ATTNS_KERNEL_SCHEDULE};
-    return (attns_problem){.kind = ATTNS_KERNEL_FP8_LOGITS,
+    const bool fp4 = pick(2);
+    return (attns_problem){.kind = fp4 ? ATTNS_KERNEL_FP4_LOGITS : ATTNS_KERNEL_FP8_LOGITS,
                            .num_heads = 1 + pick(200),
                            .head_dim = 1 + pick(999999),
                            .block_size = 1 + pick(300),
                            .next_n = 1 + pick(9),
                            .out_dtype = ATTNS_DTYPE_F32 + pick(3),
-                           .acc_dtype = ATTNS_DTYPE_F32 + pick(3),
-                           .epi_dtype = ATTNS_DTYPE_F32 + pick(3)};
+                           .acc_dtype = fp4 ? 0 : ATTNS_DTYPE_F32 + pick(3),
+                           .epi_dtype = fp4 ? 0 : ATTNS_DTYPE_F32 + pick(3),
+                           .kv_sf_interleaved = fp4 ? pick(2) : 0};
 }
 
 static void test_round_trip(void **state) {
@@ -34,13 +36,15 @@ static void test_round_trip(void **state) {
     for (int i = 0; i < 20000; i++) {
         const attns_problem problem = random_problem();
         char name[128], text[200];
-        attns_kernel_name_print(&problem, name, sizeof name);
+        const bool portable = pick(2);
+        attns_kernel_name_print(&problem, portable, name, sizeof name);
         attns_kernel_reference reference;
         const char *end;
         assert_int_equal(attns_kernel_reference_parse(name, &reference, &end), ATTNS_KERNEL_FOUND);
         assert_memory_equal(&reference.problem, &problem, sizeof problem);
         assert_string_equal(end, "");
         assert_string_equal(reference.arch, "");
+        assert_int_equal(reference.portable, portable);
         const bool ptx = pick(2);
         snprintf(text, sizeof text, "%s for sm_103a%s", name, ptx ? " (PTX)" : "");
         assert_int_equal(attns_kernel_reference_parse(text, &reference, &end), ATTNS_KERNEL_FOUND);
@@ -63,7 +67,7 @@ static void test_plans_have_these_names(void **state) {
         problem.head_dim = problem.head_dim ? 32 << pick(3) : 0;
         problem.block_size = problem.block_size ? 16 << pick(5) : 0;
         attns_plan plan;
-        if (attns_plan_make(&problem, &target, &plan) != ATTNS_OK)
+        if (attns_plan_make(&problem, &target, ATTNS_CHOOSE_AUTO, &plan) != ATTNS_OK)
             continue;
         planned++;
         attns_kernel_reference reference;
@@ -84,14 +88,20 @@ static void test_found_in_logs(void **state) {
     } found[] = {
         {NAME, NAME, "", ""},
         {NAME " for sm_90a", NAME, "sm_90a", ""},
-        {"attn-scores: compiled " NAME " for sm_90a in 0.312 s: 90 registers", NAME, "sm_90a", " in 0.312 s: 90 registers"},
+        {"attn-scores: compiled " NAME " for sm_90a in 0.312 s: 90 registers", NAME, "sm_90a",
+         " in 0.312 s: 90 registers"},
         {"2026-01-01 W " NAME " for sm_90a (PTX): from the disk cache", NAME, "sm_90a", ": from the disk cache"},
-        {"attn-scores precompile --kernel '" NAME " for sm_100f' --cache-dir '/x'", NAME, "sm_100f", "' --cache-dir '/x'"},
+        {"attn-scores precompile --kernel '" NAME " for sm_100f' --cache-dir '/x'", NAME, "sm_100f",
+         "' --cache-dir '/x'"},
         {NAME ": could not be loaded", NAME, "", ": could not be loaded"},
         {NAME " for you", NAME, "", " for you"},
         {NAME " for compute_80", NAME, "compute_80", ""},
         {"\"paged_mqa_logits_schedule for sm_90a\"", "paged_mqa_logits_schedule", "sm_90a", "\""},
         {"paged_mqa_logits_schedule", "paged_mqa_logits_schedule", "", ""},
+        {"fp4_paged_mqa_logits h64 d128 b128 n2 out=bf16 interleaved portable for sm_89: compiled",
+         "fp4_paged_mqa_logits h64 d128 b128 n2 out=bf16 interleaved portable", "sm_89", ": compiled"},
+        {"fp4_paged_mqa_logits h64 d128 b128 n2 out=bf16 and so on", "fp4_paged_mqa_logits h64 d128 b128 n2 out=bf16",
+         "", " and so on"},
     };
     for (size_t i = 0; i < sizeof found / sizeof found[0]; i++) {
         attns_kernel_reference reference;
@@ -99,7 +109,7 @@ static void test_found_in_logs(void **state) {
         char name[128];
         print_message("'%s'\n", found[i].line);
         assert_int_equal(attns_kernel_reference_find(found[i].line, &reference, &start, &end), ATTNS_KERNEL_FOUND);
-        attns_kernel_name_print(&reference.problem, name, sizeof name);
+        attns_kernel_name_print(&reference.problem, reference.portable, name, sizeof name);
         assert_string_equal(name, found[i].name);
         assert_memory_equal(start, name, strlen(name));
         assert_string_equal(reference.arch, found[i].arch);
@@ -130,7 +140,8 @@ static void test_damaged_names(void **state) {
         {"fp8_paged_mqa_logits h64", ""},
         {"fp8_paged_mqa_logits h64 d128 b64 n1 out=f32 acc=f16", ""},
         {"fp8_paged_mqa_logits h064 d128 b64 n1 out=f32 acc=f16 epi=f32", " h064 d128 b64 n1 out=f32 acc=f16 epi=f32"},
-        {"fp8_paged_mqa_logits h1234567 d1 b1 n1 out=f32 acc=f16 epi=f32", " h1234567 d1 b1 n1 out=f32 acc=f16 epi=f32"},
+        {"fp8_paged_mqa_logits h1234567 d1 b1 n1 out=f32 acc=f16 epi=f32",
+         " h1234567 d1 b1 n1 out=f32 acc=f16 epi=f32"},
         {"fp8_paged_mqa_logits h64 b64 d128 n1 out=f32 acc=f16 epi=f32", " b64 d128 n1 out=f32 acc=f16 epi=f32"},
         {"fp8_paged_mqa_logits h64 d128 b64 n-1 out=f32 acc=f16 epi=f32", " n-1 out=f32 acc=f16 epi=f32"},
         {"fp8_paged_mqa_logits h64 d128 b64 n1 out=f8 acc=f16 epi=f32", " out=f8 acc=f16 epi=f32"},
@@ -141,7 +152,8 @@ static void test_damaged_names(void **state) {
         attns_kernel_reference reference;
         const char *start, *end;
         print_message("'%s'\n", damaged[i].text);
-        assert_int_equal(attns_kernel_reference_find(damaged[i].text, &reference, &start, &end), ATTNS_KERNEL_MALFORMED);
+        assert_int_equal(attns_kernel_reference_find(damaged[i].text, &reference, &start, &end),
+                         ATTNS_KERNEL_MALFORMED);
         assert_ptr_equal(start, damaged[i].text);
         assert_string_equal(end, damaged[i].at);
     }
@@ -162,7 +174,7 @@ static void test_random_changes(void **state) {
         const char *start, *end;
         if (attns_kernel_reference_find(line, &reference, &start, &end) != ATTNS_KERNEL_FOUND)
             continue;
-        attns_kernel_name_print(&reference.problem, name, sizeof name);
+        attns_kernel_name_print(&reference.problem, reference.portable, name, sizeof name);
         assert_memory_equal(start, name, strlen(name));
         assert_in_range((uintptr_t)end, (uintptr_t)start, (uintptr_t)line + strlen(line));
     }
@@ -173,8 +185,8 @@ int main(void) {
     seed = given ? strtoull(given, NULL, 0) : (uint64_t)time(NULL);
     print_message("ATTNS_TEST_SEED=%llu\n", (unsigned long long)seed);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_round_trip),    cmocka_unit_test(test_plans_have_these_names),
-        cmocka_unit_test(test_found_in_logs), cmocka_unit_test(test_damaged_names),
+        cmocka_unit_test(test_round_trip),     cmocka_unit_test(test_plans_have_these_names),
+        cmocka_unit_test(test_found_in_logs),  cmocka_unit_test(test_damaged_names),
         cmocka_unit_test(test_random_changes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
