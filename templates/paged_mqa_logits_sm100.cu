@@ -253,11 +253,11 @@ struct Loader {
         mbarrier_wait(layout.q_empty(q.stage), q.parity ^ 1);
         *shared_pointer<RequestNote>(layout.note(q.stage)) = note;
         int *limits = shared_pointer<int>(layout.limits(q.stage));
-#pragma unroll
+#pragma unroll 1
         for (int slot = 0; slot < NEXT_N; slot++)
             limits[slot] = slot_limit(args, note.request, slot);
         mbarrier_arrive_expect(full, Q_BYTES + Layout::WEIGHT_BYTES + Layout::Q_SCALE_BYTES);
-#pragma unroll
+#pragma unroll 1
         for (int slot = 0; slot < NEXT_N; slot++) {
             tma_load_4d(layout.q(q.stage) + slot * NUM_HEADS * ROW_BYTES, &args.q, full, 0, 0, slot, note.request,
                         EVICT_LAST);
@@ -466,7 +466,7 @@ struct Multiplier {
 /* A warpgroup: every second job. */
 struct Scorer {
     static constexpr int COLUMNS = CHUNK_SLOTS * NUM_HEADS;
-    static constexpr int PIECE = 32; /* columns loaded at a time, while the ones before are summed */
+    static constexpr int PIECE = 16; /* columns loaded at a time, while the ones before are summed */
 
     const Arguments &args;
     const Layout &layout;
@@ -498,7 +498,7 @@ struct Scorer {
         }
     }
 
-    /* The sum over the heads from column `address` on in which no term is larger than it has to be; by a whole warp. */
+    /* The sum over the heads from column `address` on, no term larger than it has to be; by a whole warp. */
     __device__ __forceinline__ float careful_sum(u32 address, const float *w) const {
         float sum = 0.f;
 #pragma unroll 1
@@ -509,18 +509,6 @@ struct Scorer {
 #pragma unroll
             for (int i = 0; i < 8; i++)
                 sum = __fmaf_rn(w[head + i], relu(scores_f32(x[i], x[i]).x), sum);
-        }
-        return sum;
-    }
-
-    __device__ __forceinline__ float finish(const HeadSum &sums, u32 address, const float *w) const {
-        float sum = sums.total();
-        if constexpr (!EPI_F16) {
-            const bool finite = fabsf(sum) <= 3.402823466e38f;
-            if (!__all_sync(FULL_WARP, finite)) {
-                const float careful = careful_sum(address, w);
-                sum = finite ? sum : careful;
-            }
         }
         return sum;
     }
@@ -537,7 +525,6 @@ struct Scorer {
         }
         const int first_slot = chunk * CHUNK_SLOTS;
         const int slots = RAGGED && chunk == CHUNKS - 1 ? LAST_CHUNK_SLOTS : CHUNK_SLOTS;
-        const float *w = shared_pointer<float>(layout.weights(q.stage)) + first_slot * NUM_HEADS;
         const int *limits = shared_pointer<int>(layout.limits(q.stage)) + first_slot;
         Output *out = args.out + (static_cast<i64>(request) * NEXT_N + first_slot) * args.out_stride + token;
 
@@ -547,6 +534,7 @@ struct Scorer {
         const u32 address = lanes + static_cast<u32>(acc.stage * ACC_COLUMNS);
         u32 cells[2][PIECE];
         HeadSum sums;
+        u32 suspects = 0; /* slots whose sum is not finite */
         load_piece(cells[0], address, COLUMNS);
 #pragma unroll
         for (int at = 0; at < COLUMNS; at += PIECE) {
@@ -564,9 +552,21 @@ struct Scorer {
                     sums.clear();
                 sums.add8(x + column - at, weights, column / 2);
                 if (column % NUM_HEADS == NUM_HEADS - 8) {
-                    const float sum = finish(sums, address + static_cast<u32>(slot * NUM_HEADS), w + slot * NUM_HEADS);
+                    const float sum = sums.total();
+                    suspects |= is_finite(sum) ? 0 : 1u << slot;
                     store_if(token < limits[slot], out + slot * args.out_stride, FP4 ? sum : sum * scale);
                 }
+            }
+        }
+        if (!EPI_F16 && __any_sync(FULL_WARP, suspects != 0)) {
+#pragma unroll 1
+            for (int slot = 0; slot < slots; slot++) {
+                const u32 first = static_cast<u32>(slot * NUM_HEADS);
+                const float sum =
+                    careful_sum(address + first, shared_pointer<float>(layout.weights(q.stage)) +
+                                                     first_slot * NUM_HEADS + first);
+                store_if((suspects >> slot & 1) && token < limits[slot], out + slot * args.out_stride,
+                         FP4 ? sum : sum * scale);
             }
         }
         /* Loads are complete (waited for) before the MMA thread may overwrite the stage. */

@@ -7,8 +7,8 @@
  * addition, but takes a turn of the FP32 units, which the weighting keeps busy. max(x, 0) is not packed and runs at half
  * their rate, but on other units. Half of the pairs of heads go either way: 0.75 clocks of an SM for the 64 heads of a pair
  * instead of 1.0. Sums of the two kinds are kept apart, as the first are twice too large; both are exact until one leaves
- * float32's range. Then (the only way for a sum not to be finite) the caller computes the pair again by careful_sum, whose
- * terms are the true ones. ReLU keeps NaN in every way. */
+ * float32's range. Then the total is not finite, and the caller computes the pair again from the true terms. ReLU keeps NaN
+ * in every way. */
 
 typedef u64 F32x2;
 
@@ -31,6 +31,10 @@ __device__ __forceinline__ F32x2 fma_f32x2(F32x2 a, F32x2 b, F32x2 c) {
     F32x2 d;
     asm("fma.rn.f32x2 %0, %1, %2, %3;" : "=l"(d) : "l"(a), "l"(b), "l"(c));
     return d;
+}
+
+__device__ __forceinline__ bool is_finite(float x) {
+    return fabsf(x) <= 3.402823466e38f;
 }
 
 __device__ __forceinline__ float relu(float x) {
