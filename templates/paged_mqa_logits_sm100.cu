@@ -33,7 +33,7 @@ constexpr int GROUP_TILES = @GROUP_TILES@;             /* tiles that a chunk is 
 constexpr int Q_STAGES = @Q_STAGES@;
 constexpr int ACC_STAGES = @ACC_STAGES@;
 constexpr int TENSOR_COLUMNS = @TENSOR_COLUMNS@;       /* allocated */
-constexpr bool SCALES_IN_ORDER = @SCALES_IN_ORDER@;    /* MXFP4: the pool has them as tensor memory takes them */
+constexpr bool KV_SF_INTERLEAVED = @KV_SF_INTERLEAVED@; /* order of MXFP4 scales in a block */
 constexpr bool ACC_F16 = @ACC_F16@;
 constexpr bool EPI_F16 = @EPI_F16@;
 typedef @OUT_TYPE@ Output;
@@ -49,8 +49,8 @@ constexpr int MMA_WARP = MATH_WARPS + 1;
 constexpr int SCALE_WARP = MATH_WARPS + 2;
 constexpr int THREADS = 32 * (MATH_WARPS + 4);
 /* 65536 registers of an SM: 384 threads start with 168 each. */
-constexpr int CONTROL_REGISTERS = 56;
-constexpr int MATH_REGISTERS = 224;
+constexpr int CONTROL_REGISTERS = 64;
+constexpr int MATH_REGISTERS = 216;
 
 constexpr int ROW_BYTES = FP4 ? HEAD_DIM / 2 : HEAD_DIM; /* of a token or head */
 constexpr int K_BYTES = WALK_TOKENS * ROW_BYTES;
@@ -77,9 +77,10 @@ constexpr int ACC_COLUMNS = mma_columns(CHUNK_SLOTS);
 constexpr int SCALE_COLUMNS = FP4 ? 8 : 0;
 static_assert(ACC_STAGES * (ACC_COLUMNS + SCALE_COLUMNS) <= TENSOR_COLUMNS, "tensor memory");
 constexpr int SCALE_ROWS_BYTES = 512; /* scales of 128 rows as tcgen05_copy_scales takes them */
-constexpr bool CONVERT_K_SCALES = FP4 && !SCALES_IN_ORDER;
+/* Interleaved words are in the pool as tensor memory takes them. With head_dim 64 there are only half as many bytes. */
+constexpr bool CONVERT_K_SCALES = FP4 && !(KV_SF_INTERLEAVED && HEAD_DIM == 128);
 
-/* Kernel argument; laid out alike in src/launch/logits_sm100.c. Strides in elements. */
+/* Kernel argument; laid out alike in src/launch/sm100.c. Strides in elements. */
 struct Arguments {
     TensorMap q;      /* [B, next_n, H, ROW_BYTES] bytes */
     TensorMap k;      /* [num_blocks, block_size, ROW_BYTES] bytes */
@@ -187,6 +188,11 @@ template <class T> __device__ __forceinline__ T *shared_pointer(u32 address) {
     return reinterpret_cast<T *>(shared_memory + (address - shared_address(shared_memory)));
 }
 
+/* A value that all lanes of a converged warp have, so that the compiler knows it. */
+__device__ __forceinline__ int warp_uniform(int value) {
+    return __shfl_sync(FULL_WARP, value, 0);
+}
+
 /* Tokens that slot t of a request sees: row request * NEXT_N + t is written in columns [0, limit). */
 __device__ __forceinline__ int slot_limit(const Arguments &args, int request, int slot) {
     if (args.per_slot_lens)
@@ -224,6 +230,12 @@ __device__ __forceinline__ void for_each_job(int tiles, int stages, RingCursor &
         }
         kv = stage;
     }
+}
+
+/* By a whole warp, for which the note then is one value: the loops over its jobs do not cost a register in every lane. */
+__device__ __forceinline__ RequestNote read_note(const Layout &layout, int stage) {
+    const RequestNote note = *shared_pointer<RequestNote>(layout.note(stage));
+    return {warp_uniform(note.request), warp_uniform(note.token), warp_uniform(note.tiles), 0};
 }
 
 /* ---- Producer ------------------------------------------------------------------------------------------------- */
@@ -371,7 +383,7 @@ struct ScaleMover {
         u32 x[4];
 #pragma unroll
         for (int i = 0; i < 4; i++)
-            x[i] = k_scales(@KV_SF_INTERLEAVED@ ? 4 * lane_id() + i : 32 * i + lane_id());
+            x[i] = k_scales(KV_SF_INTERLEAVED ? 4 * lane_id() + i : 32 * i + lane_id());
         publish(layout.k_scale_rows(kv.stage), make_uint4(x[0], x[1], x[2], x[3]), layout.scaled(kv.stage), true);
     }
 
@@ -577,7 +589,7 @@ struct Scorer {
     __device__ __forceinline__ void run() {
         for (;; q.advance(Q_STAGES)) {
             mbarrier_wait(layout.q_full(q.stage), q.parity);
-            const RequestNote note = *shared_pointer<RequestNote>(layout.note(q.stage));
+            const RequestNote note = read_note(layout, q.stage);
             if (note.tiles == 0)
                 break;
             int held = -1; /* chunk whose weights are in the registers */
@@ -618,7 +630,7 @@ __device__ __forceinline__ void clean_rows(const Arguments &args, int thread) {
 extern "C" __global__ void __launch_bounds__(THREADS, 1) paged_mqa_logits(const __grid_constant__ Arguments args) {
     const Layout layout{shared_address(shared_memory), args.stages};
     const int thread = static_cast<int>(threadIdx.x);
-    const int warp = thread / 32;
+    const int warp = warp_uniform(thread / 32);
 
     if (thread == 0) {
         tma_prefetch_map(&args.k);
