@@ -499,14 +499,15 @@ struct Scorer {
             mbarrier_arrive(barrier);
     }
 
+    /* A piece, or what is left of the columns: a multiple of 8. */
     __device__ __forceinline__ void load_piece(u32 *cells, u32 address, int columns) const {
-        if (columns >= 32) {
-            tcgen05_load<32>(cells, address);
+        if (columns >= PIECE) {
+            tcgen05_load<PIECE>(cells, address);
         } else {
             if (columns & 16)
                 tcgen05_load<16>(cells, address);
             if (columns & 8)
-                tcgen05_load<8>(cells + (columns & 16), address + (columns & 16));
+                tcgen05_load<8>(cells + (columns & 16), address + static_cast<u32>(columns & 16));
         }
     }
 
