@@ -65,12 +65,13 @@ constexpr int SCALE_BYTES = BOXES * BOX_SCALE_PITCH;
 
 constexpr int LAST_CHUNK_SLOTS = NEXT_N - (CHUNKS - 1) * CHUNK_SLOTS;
 constexpr bool RAGGED = LAST_CHUNK_SLOTS != CHUNK_SLOTS;
-/* N of an MMA with M = 128 is a multiple of 16. Rows past the heads of a chunk are whatever lies behind them in shared
- * memory; the columns they fill are never read. */
+/* N of an MMA with M = 128 is a multiple of 16. Rows past the heads of a chunk are whatever lies behind them, in the next
+ * chunk or in a gap behind the last one (not in a stage that is being filled); the columns they fill are never read. */
 __device__ __forceinline__ constexpr int mma_columns(int slots) {
     return (slots * NUM_HEADS + 15) / 16 * 16;
 }
 constexpr int ACC_COLUMNS = mma_columns(CHUNK_SLOTS);
+constexpr int Q_GAP_BYTES = (mma_columns(LAST_CHUNK_SLOTS) - LAST_CHUNK_SLOTS * NUM_HEADS) * ROW_BYTES;
 /* Every accumulator stage has scale columns of its own, 4 for the tile and 4 for the chunk. So they are overwritten only
  * after the MMA that read them is complete: its accumulators have been waited for and given back. (Nothing orders a copy
  * after an earlier MMA.) */
@@ -111,7 +112,8 @@ struct Layout {
     u32 base;
     int stages;
 
-    static constexpr int Q_REGION = (Q_STAGES * Q_BYTES + 1023) / 1024 * 1024;
+    static constexpr int Q_STAGE_BYTES = Q_BYTES + Q_GAP_BYTES;
+    static constexpr int Q_REGION = (Q_STAGES * Q_STAGE_BYTES + 1023) / 1024 * 1024;
     static constexpr int WEIGHT_BYTES = NEXT_N * NUM_HEADS * 4;
     static constexpr int Q_SCALE_BYTES = FP4 ? NEXT_N * NUM_HEADS * 4 : 0;
     static constexpr int Q_SCALE_ROWS_BYTES = FP4 ? CHUNKS * SCALE_ROWS_BYTES : 0;
@@ -119,7 +121,7 @@ struct Layout {
     static constexpr int LIMIT_BYTES = (NEXT_N * 4 + 15) / 16 * 16;
 
     __device__ __forceinline__ u32 q(int stage) const {
-        return base + static_cast<u32>(stage * Q_BYTES);
+        return base + static_cast<u32>(stage * Q_STAGE_BYTES);
     }
     __device__ __forceinline__ u32 k(int stage) const {
         return base + Q_REGION + static_cast<u32>(stage * K_BYTES);

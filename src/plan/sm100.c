@@ -48,9 +48,16 @@ static bool scales_in_order(const attns_problem *p) {
     return p->kv_sf_interleaved && p->head_dim == 128;
 }
 
+/* N of an MMA with M = 128 is a multiple of 16. */
+static int mma_columns(int heads) {
+    return round_up(heads, 16);
+}
+
 /* Shared memory of the CTA apart from its KV stages; laid out as in the template. */
 static int fixed_bytes(const attns_problem *p, int chunks, int q_stages, int acc_stages) {
-    const int q = p->next_n * p->num_heads * row_bytes(p);
+    const int last_heads = (p->next_n - (chunks - 1) * divide_up(p->next_n, chunks)) * p->num_heads;
+    const int gap = mma_columns(last_heads) - last_heads; /* rows that the last MMA reads in vain */
+    const int q = (p->next_n * p->num_heads + gap) * row_bytes(p);
     const int weights = p->next_n * p->num_heads * 4;
     const int scales = is_fp4(p) ? p->next_n * p->num_heads * 4 + chunks * SCALE_ROWS_BYTES : 0;
     const int limits = round_up(p->next_n * 4, 16);
@@ -87,7 +94,7 @@ static int choose_group(int chunks, int slots_per_chunk, int next_n, int stages)
 attns_status attns_plan_sm100(const attns_problem *p, attns_plan *plan) {
     const int chunks = divide_up(p->next_n, min(max(MAX_COLUMNS / p->num_heads, 1), p->next_n));
     const int slots = divide_up(p->next_n, chunks);
-    const int columns = round_up(slots * p->num_heads, 16) + (is_fp4(p) ? SCALE_COLUMNS : 0);
+    const int columns = mma_columns(slots * p->num_heads) + (is_fp4(p) ? SCALE_COLUMNS : 0);
     const int acc_stages = min(TENSOR_COLUMNS / columns, MAX_ACC_STAGES);
 
     plan->template_file = "paged_mqa_logits_sm100.cu";
