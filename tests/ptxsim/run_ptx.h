@@ -17,6 +17,10 @@
 #include "memory.h"
 #include "sim.h"
 
+#ifndef RUN_PTX_TARGET
+#define RUN_PTX_TARGET ".version 8.3\n.target sm_90a\n"
+#endif
+
 typedef struct ptx_run {
     sim_dim grid, block;
     uint64_t seed, step_limit;
@@ -31,7 +35,7 @@ typedef struct ptx_run {
 /* The body finds: %tid (tid.x), %gtid (index over all CTAs of a one-dimensional launch), %out and %in (addresses of the
  * arrays), %my_out and %my_in (these plus 4 * %gtid), registers %r0-99, %rd0-19, %p0-19, %h0-9. It ends with ret. */
 static inline ptx_module *ptx_body_module(const char *body, char *error, size_t error_size) {
-    static const char head[] = ".version 8.3\n.target sm_90a\n.address_size 64\n"
+    static const char head[] = RUN_PTX_TARGET ".address_size 64\n"
                                ".visible .entry tested(.param .u64 out_array, .param .u64 in_array)\n{\n"
                                ".reg .b32 %r<100>;\n.reg .b64 %rd<20>;\n.reg .pred %p<20>;\n.reg .b16 %h<10>;\n"
                                ".reg .b32 %tid, %gtid;\n.reg .b64 %out, %in, %my_out, %my_in;\n"

@@ -17,7 +17,9 @@ typedef enum sim_async_kind {
     SIM_ASYNC_BULK_LOAD,
     SIM_ASYNC_BULK_STORE, /* of one lane; first reads shared memory, then writes global memory */
     SIM_ASYNC_ARRIVAL,    /* cp.async.mbarrier.arrive */
-    SIM_ASYNC_WGMMA
+    SIM_ASYNC_WGMMA,
+    SIM_ASYNC_TCGEN05,  /* mma, cp, shift, ld, st, and commits (tmem.h) */
+    SIM_ASYNC_NEIGHBOUR /* another CTA that holds tensor memory for a while (tmem.c) */
 } sim_async_kind;
 
 typedef enum sim_async_step {
@@ -69,6 +71,7 @@ struct sim_async_state {
     size_t mbarriers_begin, mbarriers_end;                       /* indices ever used */
     uint32_t groups[SIM_GROUP_KINDS][SIM_MAX_WARPS][SIM_LANES];
     struct sim_warpgroup *warpgroups; /* exec_wgmma.c */
+    struct tmem *tmem;                /* tmem.h; NULL until it is needed */
     /* Where shared memory was last read without having been written. */
     const ptx_instr *undefined_instr;
     size_t undefined_offset;
@@ -140,6 +143,8 @@ uint64_t sim_shared_offset(uint64_t address);
 bool sim_mbarrier_complete_tx(sim_warp *warp, const ptx_instr *instr, int lane, uint64_t address, uint32_t bytes);
 /* Whether there is a barrier, which asynchronous operations can see. false after sim_fault. */
 bool sim_mbarrier_check(sim_warp *warp, const ptx_instr *instr, int lane, uint64_t address);
+/* Arrives once, as asynchronous operations do. false after sim_fault. */
+bool sim_mbarrier_arrive(sim_warp *warp, const ptx_instr *instr, int lane, uint64_t address);
 /* Arrives once for the lane when all its cp.async so far are done (cp.async.mbarrier.arrive). */
 sim_result sim_mbarrier_arrive_after_copies(sim_warp *warp, const ptx_instr *instr, uint32_t mask);
 /* Describes the CTA's barriers, for a message about a deadlock. */

@@ -7,6 +7,7 @@
 
 #include "async.h"
 #include "memory.h"
+#include "tmem.h"
 
 enum { MAX_COUNT = (1 << 20) - 1 };
 
@@ -55,6 +56,7 @@ static void settle(sim_cta *cta, sim_mbarrier *barrier, size_t offset) {
     if (barrier->pending == 0 && barrier->tx == 0) {
         barrier->phase++;
         barrier->pending = barrier->expected;
+        tmem_phase_ended(cta, offset);
     }
     store(cta, barrier, offset);
 }
@@ -103,6 +105,15 @@ bool sim_mbarrier_complete_tx(sim_warp *warp, const ptx_instr *instr, int lane, 
     size_t offset = 0;
     sim_mbarrier *barrier = barrier_at(warp, instr, lane, address, &offset);
     if (barrier == NULL || !add_tx(warp, instr, lane, barrier, offset, -(int64_t)bytes))
+        return false;
+    settle(warp->cta, barrier, offset);
+    return true;
+}
+
+bool sim_mbarrier_arrive(sim_warp *warp, const ptx_instr *instr, int lane, uint64_t address) {
+    size_t offset = 0;
+    sim_mbarrier *barrier = barrier_at(warp, instr, lane, address, &offset);
+    if (barrier == NULL || !arrive(warp, instr, lane, barrier, offset, 1))
         return false;
     settle(warp->cta, barrier, offset);
     return true;
@@ -230,6 +241,7 @@ static sim_result exec_arrive(sim_warp *warp, const ptx_instr *instr, uint32_t m
         if ((flags & NO_COMPLETE) && barrier->pending == 0 && barrier->tx == 0)
             return sim_fault(warp, instr, lane,
                              "arrive.noComplete ends the phase of the mbarrier at shared offset %#zx", offset);
+        tmem_arrive(warp, offset);
         settle(warp->cta, barrier, offset);
         sim_set(warp, &instr->operands[0], lane, before);
     }
@@ -249,6 +261,8 @@ static int phase_ended(sim_warp *warp, const ptx_instr *instr, int lane) {
             sim_fault(warp, instr, lane, "phase parity is %" PRIu32 "; 0 or 1 is accepted", parity);
             return -1;
         }
+        if ((barrier->phase & 1) != parity)
+            tmem_waited(warp, offset);
         return (barrier->phase & 1) != parity;
     }
     const uint32_t phase = (uint32_t)(wanted >> 20);
@@ -259,6 +273,8 @@ static int phase_ended(sim_warp *warp, const ptx_instr *instr, int lane) {
                   wanted, barrier->phase, offset);
         return -1;
     }
+    if (phase != barrier->phase)
+        tmem_waited(warp, offset);
     return phase != barrier->phase;
 }
 

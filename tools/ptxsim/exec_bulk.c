@@ -9,6 +9,7 @@
 #include "async.h"
 #include "memory.h"
 #include "tensor_map.h"
+#include "tmem.h"
 
 /* data[0]: the operand that is the cache policy; 0: none */
 
@@ -205,8 +206,11 @@ static bool issue_load(bulk *b, sim_warp *warp, const ptx_instr *instr, int lane
         return false;
     }
     for (size_t i = 0; i < b->rows; i++) {
-        for (size_t at = 0; at < b->row_bytes; at += 16)
+        for (size_t at = 0; at < b->row_bytes; at += 16) {
+            if (!tmem_check_overwrite(warp, instr, piece_offset(b, i, at), 16))
+                return false;
             shadow_set_written(warp->cta, piece_offset(b, i, at), 16, false);
+        }
     }
     b->base.shared_offset = b->shared;
     b->base.shared_bytes = extent;

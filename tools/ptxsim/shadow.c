@@ -6,6 +6,7 @@
 
 #include "async.h"
 #include "engine.h"
+#include "tmem.h"
 
 /* Bits [first, last] of byte `i` of a bit map that covers [offset, offset + size). */
 static uint8_t bits_of(size_t i, size_t offset, size_t size) {
@@ -51,7 +52,7 @@ bool shadow_awaited(const sim_cta *cta, size_t offset, size_t size) {
 
 bool shadow_store_generic(sim_warp *warp, const ptx_instr *instr, size_t offset, size_t size) {
     struct sim_async_state *state = sim_async_state_of(warp, instr);
-    if (state == NULL)
+    if (state == NULL || !tmem_check_overwrite(warp, instr, offset, size))
         return false;
     const int w = warp->index;
     memset(state->writer + offset, w + 1, size);
