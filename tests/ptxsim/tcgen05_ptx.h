@@ -6,9 +6,6 @@
 
 #include <time.h>
 
-#ifndef RUN_PTX_TARGET
-#define RUN_PTX_TARGET ".version 9.0\n.target sm_100a\n"
-#endif
 #include "run_ptx.h"
 
 typedef struct text {
@@ -31,19 +28,25 @@ static inline void say(text *t, const char *plain) {
     add(t, "%s", plain);
 }
 
-/* Declares shared memory: `tile` of so many bytes, four mbarriers, a slot for the address. Then %tile, %bar, %slot are
- * their addresses, %warp the warp, %lanes the warp's quarter of the lanes as an address, %first is true in thread 0,
- * %warp0 in warp 0. */
-static inline void add_declarations(text *t, int tile_bytes) {
+/* The tile lies in dynamic shared memory, behind what run_ptx.h and the kernel declare. */
+enum { TILE_START = 5120 };
+
+static inline size_t dynamic_bytes(size_t tile_bytes) {
+    return TILE_START - 4096 + tile_bytes;
+}
+
+/* Declares four mbarriers, and a slot for the address. Then %tile, %bar, %slot are addresses in shared memory, %warp is
+ * the warp, %lanes the warp's quarter of the lanes as an address, %first is true in thread 0, %warp0 in warp 0. */
+static inline void add_declarations(text *t) {
     add(t,
-        ".shared .align 1024 .b8 tile[%d];\n.shared .align 8 .b8 bars[32];\n.shared .align 4 .b8 slot[16];\n"
+        ".shared .align 8 .b8 bars[32];\n.shared .align 4 .b8 slot[16];\n"
         ".reg .b32 %%d<256>;\n.reg .b32 %%tile, %%bar, %%slot, %%warp, %%lanes, %%taddr, %%at;\n"
         ".reg .pred %%first, %%warp0, %%yes, %%no;\n.reg .b64 %%da, %%db, %%base;\n"
-        "mov.u32 %%tile, tile;\nmov.u32 %%bar, bars;\nmov.u32 %%slot, slot;\nshr.u32 %%warp, %%tid, 5;\n"
+        "mov.u32 %%tile, %d;\nmov.u32 %%bar, bars;\nmov.u32 %%slot, slot;\nshr.u32 %%warp, %%tid, 5;\n"
         "and.b32 %%lanes, %%warp, 3;\nshl.b32 %%lanes, %%lanes, 21;\nsetp.eq.u32 %%first, %%tid, 0;\n"
         "setp.eq.u32 %%warp0, %%warp, 0;\nsetp.eq.u32 %%yes, 0, 0;\nsetp.ne.u32 %%no, 0, 0;\n"
         "cvt.u64.u32 %%base, %%tile;\nshr.u64 %%base, %%base, 4;\n",
-        tile_bytes);
+        TILE_START);
 }
 
 /* Copies words of the input to the tile. */

@@ -255,7 +255,7 @@ static void add_mma(text *t, const product *p, int step, const char *accumulate)
 }
 
 /* A's words for the warp's lanes, from the input's tile as the test has written it in plain rows (see check). */
-static uint32_t a_words[128][64];
+static uint32_t a_words[128][32];
 
 static void fill_a_words(const product *p) {
     const int bits = p->kind == MXF4 || p->kind == NVF4 ? 4 : p->a->bits < 8 ? 8 : p->a->bits;
@@ -269,7 +269,7 @@ static void fill_a_words(const product *p) {
 }
 
 static void write_kernel(text *t, const product *p) {
-    add_declarations(t, TILE_BYTES);
+    add_declarations(t);
     add_fill(t, TILE_WORDS);
     say(t, INIT VISIBLE ALLOC("512"));
     say(t, "mov.u32 %r30, 0xffff;\nmov.u32 %r31, 0x80000001;\nmov.u32 %r32, 0;\nmov.u32 %r33, -1;\n");
@@ -283,7 +283,7 @@ static void write_kernel(text *t, const product *p) {
         say(t, ";\n");
     }
     if (p->a_in_tmem) {
-        add(t, "mad.wide.u32 %%rd6, %%tid, %d, %%in;\n", 4 * 64);
+        add(t, "mad.wide.u32 %%rd6, %%tid, %d, %%in;\n", 4 * 32);
         for (int c = 0; c < 8 * p->steps; c++)
             add(t, "ld.global.u32 %%d9, [%%rd6+%d];\ntcgen05.st.sync.aligned.32x32b.x1.b32 [%%at+%d], {%%d9};\n", 4 * c,
                 A_COLUMN + c);
@@ -321,7 +321,7 @@ static void check_cell(const product *p, int row, int column, int lane) {
         assert_int_equal(after, before);
         return;
     }
-    double sum = p->half ? value_of(&f16, before & 0xffff) : p->kind == I8 ? (int32_t)before : float_of(before);
+    double sum = p->half ? value_of(&f16, before & 0xffff) : p->kind == I8 ? (double)(int32_t)before : (double)float_of(before);
     sum = p->accumulate ? ldexp(sum, -p->scale_down) : 0;
     const double sign = p->negate_a != p->negate_b ? -1 : 1;
     double largest = fabs(sum);
@@ -355,15 +355,17 @@ static void check_product(const product *p, uint64_t seed) {
     uint64_t random = seed;
     t.used = 0;
     fill_inputs(p, &random);
-    if (p->a_in_tmem) { /* A's words take the place of the tile's A: 64 words a lane */
+    if (p->a_in_tmem) { /* A's words take the place of the tile's A: 32 words a lane */
         fill_a_words(p);
-        memcpy(memory.in, a_words, sizeof(a_words) < A_BYTES ? sizeof(a_words) : A_BYTES);
+        memcpy(memory.in, a_words, sizeof(a_words));
     }
     write_kernel(&t, p);
     ptx_run run = {.grid = {1, 1, 1},
                    .block = {128, 1, 1},
                    .seed = seed,
                    .step_limit = 3000000,
+                   .target = "sm_100a",
+                   .dynamic_shared_bytes = dynamic_bytes(TILE_BYTES),
                    .in = memory.in,
                    .in_words = IN_WORDS,
                    .out = memory.out,

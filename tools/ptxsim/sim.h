@@ -40,6 +40,7 @@ typedef struct sim_launch {
     uint64_t grid_id;     /* %gridid */
     bool allow_undefined; /* registers that were never written read as zeros; else their use is a fault */
     int num_sms;
+    int tensor_bits; /* tensor_sum.h; 0: the ideal unit */
     bool stop; /* a CTA has faulted: the others end soon (relaxed reads suffice) */
     char fault[2048]; /* first fault, "" if none; written once under the device's lock */
 } sim_launch;

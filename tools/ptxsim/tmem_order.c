@@ -158,7 +158,8 @@ static const char *name_of(const tmem_op *op) {
 static void explain(const tmem *t, const tmem_op *before, const tmem_op *op, char *text, size_t size) {
     const bool register_op = before->type == TMEM_LD || before->type == TMEM_ST;
     const tmem_warp *own = &t->warps[before->warp];
-    if (has_completed(&t->warps[op->warp].heard, before))
+    const tmem_clock *heard = &t->warps[op->warp].heard;
+    if (has_completed(heard, before) || (tmem_pipelined(before, op) && heard->issued[before->warp] > before->number))
         snprintf(text, size, "tcgen05.fence::after_thread_sync is missing");
     else if (register_op && !has_completed(&own->known, before))
         snprintf(text, size, "tcgen05.wait::%s is missing", name_of(before));
