@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "exec.h"
 #include "tcgen05.h"
 
 /* data[0]: kind, data[1]: scales a row (0: no block scaling), data[2]: flags */
@@ -56,13 +57,13 @@ static const char *check_modifiers(ptx_instr *instr, int next, bool scaled, tcge
             return "this kind needs the size of its scale vectors";
     }
     /* What may be kept in the collector changes no result: its source must stay as it is until completion. */
-    static const char *const collectors[] = {"collector::a::fill", "collector::a::use", "collector::a::lastuse",
-                                             "collector::a::discard"};
-    for (size_t i = 0; next < instr->num_modifiers && i < sizeof(collectors) / sizeof(*collectors); i++) {
-        if (strcmp(instr->modifiers[next], collectors[i]) == 0) {
+    static const char *const collectors[] = {"collector::a::", "collector::b::"};
+    static const char uses[] = "fill|use|lastuse|discard";
+    for (int i = 0; i < 2 && next < instr->num_modifiers; i++) {
+        const size_t length = strlen(collectors[i]);
+        if (strncmp(instr->modifiers[next], collectors[i], length) == 0 &&
+            exec_listed(uses, instr->modifiers[next] + length))
             next++;
-            break;
-        }
     }
     return next == instr->num_modifiers ? NULL : "a modifier is not known";
 }
