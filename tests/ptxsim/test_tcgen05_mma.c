@@ -38,23 +38,23 @@ typedef struct number {
     unsigned code; /* in the instruction descriptor */
     bool has_nan;  /* all ones */
 } number;
-static const number f16 = {16, 5, 10, 15, 0, false}, bf16 = {16, 8, 7, 127, 1, false}, tf32 = {32, 8, 23, 127, 2, false},
-                    e4m3 = {8, 4, 3, 7, 0, true}, e5m2 = {8, 5, 2, 15, 1, false}, e2m3 = {6, 2, 3, 1, 3, false},
-                    e3m2 = {6, 3, 2, 3, 4, false}, e2m1 = {4, 2, 1, 1, 5, false}, fp4 = {4, 2, 1, 1, 1, false},
-                    u8 = {8, 0, 0, 0, 0, false}, s8 = {8, 0, 0, 0, 1, false};
+static const number f16 = {16, 5, 10, 15, 0, false}, bf16 = {16, 8, 7, 127, 1, false},
+                    tf32 = {32, 8, 23, 127, 2, false}, e4m3 = {8, 4, 3, 7, 0, true}, e5m2 = {8, 5, 2, 15, 1, false},
+                    e2m3 = {6, 2, 3, 1, 3, false}, e3m2 = {6, 3, 2, 3, 4, false}, e2m1 = {4, 2, 1, 1, 5, false},
+                    fp4 = {4, 2, 1, 1, 1, false}, u8 = {8, 0, 0, 0, 0, false}, s8 = {8, 0, 0, 0, 1, false};
 
 typedef struct product {
     kind kind;
     const number *a, *b;
     int m, n, steps;
-    int mode;                /* of swizzling, as in the descriptor: 0, 1, 2, 4, 6 */
-    bool mn_a, mn_b;         /* M or N contiguous */
-    bool half, accumulate;   /* D in f16; D is not overwritten */
+    int mode;              /* of swizzling, as in the descriptor: 0, 1, 2, 4, 6 */
+    bool mn_a, mn_b;       /* M or N contiguous */
+    bool half, accumulate; /* D in f16; D is not overwritten */
     bool negate_a, negate_b;
     bool a_in_tmem, masked;
-    int scale_down, id;      /* id of the scales */
+    int scale_down, id; /* id of the scales */
     bool ue4m3;
-    int lane;                /* M = 64: 0 or 16 */
+    int lane; /* M = 64: 0 or 16 */
 } product;
 
 static double value_of(const number *t, uint32_t bits) {
@@ -129,8 +129,8 @@ static where place(const product *p, const number *t, bool mn_major, unsigned ro
     const unsigned width = swizzle_width(p->mode), per = (unsigned)per_piece(p, t);
     if (!mn_major) {
         const unsigned pieces = (unsigned)(k_of(p) * p->steps) / per, k = column / per;
-        const unsigned at = width == 0 ? row / 8 * pieces * 128 + k * 128 + row % 8 * 16
-                                       : swizzle(p->mode, row * width + k * 16);
+        const unsigned at =
+            width == 0 ? row / 8 * pieces * 128 + k * 128 + row % 8 * 16 : swizzle(p->mode, row * width + k * 16);
         return (where){at, (int)(column % per)};
     }
     if (width == 0)
@@ -233,8 +233,9 @@ static uint32_t instruction_descriptor(const product *p) {
 }
 
 static void add_mma(text *t, const product *p, int step, const char *accumulate) {
-    add(t, "add.u64 %%da, %%base, 0x%llx;\nadd.u64 %%db, %%base, 0x%llx;\nmov.u32 %%r20, 0x%x;\nadd.u32 %%r21, %%taddr, "
-           "0x%x;\n",
+    add(t,
+        "add.u64 %%da, %%base, 0x%llx;\nadd.u64 %%db, %%base, 0x%llx;\nmov.u32 %%r20, 0x%x;\nadd.u32 %%r21, %%taddr, "
+        "0x%x;\n",
         (unsigned long long)descriptor(p, p->a, p->mn_a, (unsigned)p->m, 0, step),
         (unsigned long long)descriptor(p, p->b, p->mn_b, (unsigned)p->n, B_OFFSET, step), instruction_descriptor(p),
         (unsigned)p->lane << 16);
@@ -321,7 +322,9 @@ static void check_cell(const product *p, int row, int column, int lane) {
         assert_int_equal(after, before);
         return;
     }
-    double sum = p->half ? value_of(&f16, before & 0xffff) : p->kind == I8 ? (double)(int32_t)before : (double)float_of(before);
+    double sum = p->half         ? value_of(&f16, before & 0xffff)
+                 : p->kind == I8 ? (double)(int32_t)before
+                                 : (double)float_of(before);
     sum = p->accumulate ? ldexp(sum, -p->scale_down) : 0;
     const double sign = p->negate_a != p->negate_b ? -1 : 1;
     double largest = fabs(sum);
@@ -393,7 +396,8 @@ static void test_f8f6f4(void **state) {
     }
     product large = {.kind = F8F6F4, .a = &e4m3, .b = &e4m3, .m = 128, .n = 256, .steps = 4, .mode = 2};
     check_product(&large, seed++);
-    product small = {.kind = F8F6F4, .a = &e4m3, .b = &e4m3, .m = 64, .n = 64, .steps = 2, .mode = 2, .accumulate = true};
+    product small = {
+        .kind = F8F6F4, .a = &e4m3, .b = &e4m3, .m = 64, .n = 64, .steps = 2, .mode = 2, .accumulate = true};
     check_product(&small, seed++);
     small.lane = 16;
     check_product(&small, seed++);
@@ -482,8 +486,10 @@ static void test_a_in_tensor_memory(void **state) {
 int main(void) {
     base_seed = test_seed();
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_f8f6f4),       cmocka_unit_test(test_f16),
-        cmocka_unit_test(test_tf32_and_i8),  cmocka_unit_test(test_block_scaled),
+        cmocka_unit_test(test_f8f6f4),
+        cmocka_unit_test(test_f16),
+        cmocka_unit_test(test_tf32_and_i8),
+        cmocka_unit_test(test_block_scaled),
         cmocka_unit_test(test_a_in_tensor_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

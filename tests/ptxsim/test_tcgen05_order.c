@@ -14,7 +14,7 @@ static struct { uint32_t in[IN_WORDS], between[64], out[OUT_WORDS], after[64]; }
 #define MMA_INTO(column, accumulate)                                                                                   \
     "add.u64 %da, %base, 0x0000401000080000;\nadd.u32 %r21, %taddr, " column ";\n"                                     \
     "tcgen05.mma.cta_group::1.kind::f8f6f4 [%r21], %da, %da, 0x08040010, " accumulate ";\n"
-#define MMA         MMA_INTO("0", "%no")
+#define MMA MMA_INTO("0", "%no")
 #define MMA_SCALED                                                                                                     \
     "add.u64 %da, %base, 0x0000401000080000;\nadd.u32 %r21, %taddr, 0;\n"                                              \
     "tcgen05.mma.cta_group::1.kind::mxf8f6f4.block_scale.block32 [%r21], %da, %da, 0x08840000, [%taddr+64], "          \
@@ -23,14 +23,14 @@ static struct { uint32_t in[IN_WORDS], between[64], out[OUT_WORDS], after[64]; }
 #define CP(column)                                                                                                     \
     "add.u64 %db, %base, 0x0000400800080200;\nadd.u32 %r22, %taddr, " column ";\n"                                     \
     "tcgen05.cp.cta_group::1.32x128b.warpx4 [%r22], %db;\n"
-#define LD        "add.u32 %at, %taddr, %lanes;\ntcgen05.ld.sync.aligned.32x32b.x2.b32 {%d0, %d1}, [%at];\n"
-#define ST        "add.u32 %at, %taddr, %lanes;\ntcgen05.st.sync.aligned.32x32b.x2.b32 [%at], {%tid, %tid};\n"
-#define USE       "st.global.u32 [%my_out], %d0;\n"
-#define IF_FIRST  "@!%first bra SKIP1;\n"
-#define END_FIRST "SKIP1:\n"
-#define ARRIVE    "mbarrier.arrive.shared::cta.b64 _, [%bar+16];\n"
-#define WAIT_ALL  "ALL:\nmbarrier.try_wait.parity.shared::cta.b64 %p6, [%bar+16], 0;\n@!%p6 bra ALL;\n"
-#define IF_SECOND "setp.ne.u32 %p7, %tid, 32;\n@%p7 bra SKIP2;\n"
+#define LD         "add.u32 %at, %taddr, %lanes;\ntcgen05.ld.sync.aligned.32x32b.x2.b32 {%d0, %d1}, [%at];\n"
+#define ST         "add.u32 %at, %taddr, %lanes;\ntcgen05.st.sync.aligned.32x32b.x2.b32 [%at], {%tid, %tid};\n"
+#define USE        "st.global.u32 [%my_out], %d0;\n"
+#define IF_FIRST   "@!%first bra SKIP1;\n"
+#define END_FIRST  "SKIP1:\n"
+#define ARRIVE     "mbarrier.arrive.shared::cta.b64 _, [%bar+16];\n"
+#define WAIT_ALL   "ALL:\nmbarrier.try_wait.parity.shared::cta.b64 %p6, [%bar+16], 0;\n@!%p6 bra ALL;\n"
+#define IF_SECOND  "setp.ne.u32 %p7, %tid, 32;\n@%p7 bra SKIP2;\n"
 #define END_SECOND "SKIP2:\n"
 
 typedef struct scenario {
@@ -109,8 +109,8 @@ static void test_products(void **state) {
         {IF_FIRST MMA MMA_INTO("0", "%yes") MMA_INTO("32", "%no") COMMIT END_FIRST WAIT("W", "0") AFTER LD WAIT_LD USE,
          NULL, false},
         {IF_FIRST MMA MMA_INTO("8", "%no") COMMIT END_FIRST WAIT("W", "0"), "D: writes column", false},
-        {IF_FIRST MMA "tcgen05.mma.cta_group::1.kind::f8f6f4 [%r21], %da, %da, 0x08020010, %yes;\n" COMMIT END_FIRST
-             WAIT("W", "0"),
+        {IF_FIRST MMA
+         "tcgen05.mma.cta_group::1.kind::f8f6f4 [%r21], %da, %da, 0x08020010, %yes;\n" COMMIT END_FIRST WAIT("W", "0"),
          "D: writes column", false},
         /* Two warps issue into one accumulator. */
         {IF_FIRST MMA BEFORE END_FIRST SYNC IF_SECOND AFTER MMA_INTO("0", "%yes") COMMIT END_SECOND WAIT("W", "0"),
@@ -127,9 +127,11 @@ static void test_scales(void **state) {
         {IF_FIRST CP("64") CP("68") MMA_SCALED COMMIT END_FIRST WAIT("W", "0") AFTER LD WAIT_LD USE, NULL, false},
         /* Overwritten under a product. */
         {IF_FIRST CP("64") CP("68") MMA_SCALED CP("68") COMMIT END_FIRST WAIT("W", "0"), "copy: writes column", false},
-        {IF_FIRST CP("64") CP("68") MMA_SCALED COMMIT WAIT("W", "0") AFTER CP("68") "tcgen05.commit.cta_group::1.mbarrier"
-             "::arrive::one.b64 [%bar+8];\nW2:\nmbarrier.try_wait.parity.shared::cta.b64 %p5, [%bar+8], 0;\n@!%p5 bra "
-             "W2;\n" END_FIRST,
+        {IF_FIRST CP("64") CP("68") MMA_SCALED COMMIT WAIT("W", "0")
+             AFTER CP("68") "tcgen05.commit.cta_group::1.mbarrier"
+                            "::arrive::one.b64 [%bar+8];\nW2:\nmbarrier.try_wait.parity.shared::cta.b64 %p5, [%bar+8], "
+                            "0;\n@!%p5 bra "
+                            "W2;\n" END_FIRST,
          NULL, false},
         /* Copied by another warp. */
         {IF_FIRST CP("64") CP("68") BEFORE END_FIRST SYNC IF_SECOND AFTER MMA_SCALED COMMIT END_SECOND WAIT("W", "0"),
@@ -156,8 +158,8 @@ static void test_loads_and_stores(void **state) {
         {ST WAIT_ST LD WAIT_LD ST WAIT_ST USE, NULL, false},
         {ST ST WAIT_ST, "wait::st is missing", false},
         {LD WAIT_LD USE, "undefined", false},
-        {"add.u32 %at, %taddr, 0;\ntcgen05.ld.sync.aligned.32x32b.x1.b32 {%d0}, [%at];\n" WAIT_LD,
-         "can access lanes", false},
+        {"add.u32 %at, %taddr, 0;\ntcgen05.ld.sync.aligned.32x32b.x1.b32 {%d0}, [%at];\n" WAIT_LD, "can access lanes",
+         false},
         {"add.u32 %at, %taddr, %lanes;\nadd.u32 %at, %at, 0x100000;\n"
          "tcgen05.ld.sync.aligned.32x32b.x1.b32 {%d0}, [%at];\n" WAIT_LD,
          "not a multiple of 32", false},
@@ -194,15 +196,15 @@ static void test_reuse(void **state) {
 static void test_shared_memory(void **state) {
     static const scenario scenarios[] = {
         {IF_FIRST MMA COMMIT WAIT("W", "0") "st.shared.u32 [%tile], %tid;\n" END_FIRST, NULL, false},
-        {IF_FIRST MMA COMMIT "st.shared.u32 [%tile], %tid;\n" END_FIRST WAIT("W", "0"), "writes shared offset", false},
-        {IF_FIRST CP("64") COMMIT "st.shared.u32 [%tile+8208], %tid;\n" END_FIRST WAIT("W", "0"), "writes shared offset",
-         false},
+        {IF_FIRST MMA COMMIT "st.shared.u32 [%tile], %tid;\n" END_FIRST WAIT("W", "0"), "race", false},
+        {IF_FIRST CP("64") COMMIT "st.shared.u32 [%tile+8208], %tid;\n" END_FIRST WAIT("W", "0"), "race", false},
         {IF_FIRST MMA COMMIT END_FIRST SYNC IF_SECOND "st.shared.u32 [%tile], %tid;\n" END_SECOND WAIT("W", "0"),
-         "writes shared offset", false},
-        {IF_FIRST MMA COMMIT END_FIRST IF_SECOND WAIT("W2", "0") "st.shared.u32 [%tile], %tid;\n" END_SECOND
-             WAIT("W", "0"),
+         "race", false},
+        {IF_FIRST MMA COMMIT END_FIRST IF_SECOND WAIT("W2", "0") "st.shared.u32 [%tile], %tid;\n" END_SECOND WAIT("W",
+                                                                                                                  "0"),
          NULL, false},
-        {IF_FIRST "st.shared.u32 [%tile], 0;\n" MMA COMMIT END_FIRST WAIT("W", "0"), "without fence.proxy.async", false},
+        {IF_FIRST "st.shared.u32 [%tile], 0;\n" MMA COMMIT END_FIRST WAIT("W", "0"), "without fence.proxy.async",
+         false},
         {IF_FIRST "st.shared.u32 [%tile], 0;\n" VISIBLE MMA COMMIT END_FIRST WAIT("W", "0"), NULL, false},
         {IF_FIRST "add.u64 %da, %base, 0x0000402000083000;\n"
                   "tcgen05.mma.cta_group::1.kind::f8f6f4 [%taddr], %da, %da, 0x08040010, %no;\n" END_FIRST,
@@ -215,8 +217,8 @@ static void test_shared_memory(void **state) {
 int main(void) {
     base_seed = test_seed();
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_completion), cmocka_unit_test(test_products),      cmocka_unit_test(test_scales),
-        cmocka_unit_test(test_loads_and_stores), cmocka_unit_test(test_reuse), cmocka_unit_test(test_shared_memory),
+        cmocka_unit_test(test_completion),       cmocka_unit_test(test_products), cmocka_unit_test(test_scales),
+        cmocka_unit_test(test_loads_and_stores), cmocka_unit_test(test_reuse),    cmocka_unit_test(test_shared_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -130,7 +130,8 @@ static sim_async_step commit_step(sim_cta *cta, struct sim_async *op) {
             return SIM_ASYNC_BLOCKED;
     }
     tmem_tell_mbarrier(cta, &c->clock, (size_t)sim_shared_offset(c->address));
-    sim_mbarrier_arrive(op->warp, op->instr, op->lane, c->address);
+    tmem_observe_finished(cta, op);
+    sim_mbarrier_arrive_async(op, op->lane, c->address, 1);
     return SIM_ASYNC_DONE;
 }
 
@@ -192,15 +193,13 @@ static const form FORMS[] = {
     {"ld sync aligned 32x32b|16x64b|16x128b|16x256b" COUNTS " pack::16b? b32", "ra", tcgen05_exec_ld, true, 0,
      tcgen05_bind_ld_st},
     {"ld sync aligned 16x32bx2" COUNTS " pack::16b? b32", "rai", tcgen05_exec_ld, true, 0, tcgen05_bind_ld_st},
-    {"ld red sync aligned 32x32b" COUNTS " min|max abs? NaN? f32", "rva", tcgen05_exec_ld, true, 0,
-     tcgen05_bind_ld_st},
+    {"ld red sync aligned 32x32b" COUNTS " min|max abs? NaN? f32", "rva", tcgen05_exec_ld, true, 0, tcgen05_bind_ld_st},
     {"ld red sync aligned 32x32b" COUNTS " min|max u32|s32", "rva", tcgen05_exec_ld, true, 0, tcgen05_bind_ld_st},
     {"ld red sync aligned 16x32bx2" COUNTS " min|max abs? NaN? f32", "rvai", tcgen05_exec_ld, true, 0,
      tcgen05_bind_ld_st},
     {"ld red sync aligned 16x32bx2" COUNTS " min|max u32|s32", "rvai", tcgen05_exec_ld, true, 0, tcgen05_bind_ld_st},
     /* The ISA's example has the type first. */
-    {"ld red sync aligned 32x32b" COUNTS " f32 min|max abs? NaN?", "rva", tcgen05_exec_ld, true, 0,
-     tcgen05_bind_ld_st},
+    {"ld red sync aligned 32x32b" COUNTS " f32 min|max abs? NaN?", "rva", tcgen05_exec_ld, true, 0, tcgen05_bind_ld_st},
     {"ld red sync aligned 32x32b" COUNTS " u32|s32 min|max", "rva", tcgen05_exec_ld, true, 0, tcgen05_bind_ld_st},
     {"ld red sync aligned 16x32bx2" COUNTS " f32 min|max abs? NaN?", "rvai", tcgen05_exec_ld, true, 0,
      tcgen05_bind_ld_st},

@@ -154,8 +154,8 @@ static unsigned bits(uint32_t value, int first, int last) {
 }
 
 static tcgen05_type type_of(tcgen05_kind kind, unsigned code) {
-    static const tcgen05_type narrow[8] = {TCGEN05_E_E4M3,    TCGEN05_E_E5M2,    TCGEN05_E_INVALID, TCGEN05_E_E2M3,
-                                           TCGEN05_E_E3M2,    TCGEN05_E_E2M1,    TCGEN05_E_INVALID, TCGEN05_E_INVALID};
+    static const tcgen05_type narrow[8] = {TCGEN05_E_E4M3, TCGEN05_E_E5M2, TCGEN05_E_INVALID, TCGEN05_E_E2M3,
+                                           TCGEN05_E_E3M2, TCGEN05_E_E2M1, TCGEN05_E_INVALID, TCGEN05_E_INVALID};
     switch (kind) {
     case TCGEN05_F16:
         return code == 0 ? TCGEN05_E_F16 : code == 1 ? TCGEN05_E_BF16 : TCGEN05_E_INVALID;
@@ -306,14 +306,14 @@ static bool access_tmem(tcgen05_product *p, sim_warp *warp, const ptx_instr *ins
         from[2] = (tmem_area){.column = p->scale_b.column, .columns = (uint32_t)(p->n + 31) / 32, .groups = 0xff};
     }
     /* The same descriptor fields make the same accumulator and shape. */
-    const uint32_t key = p->d_column | p->lane_offset << 8 | (uint32_t)(p->m == 64) << 13 | (uint32_t)p->n << 14 |
-                         (uint32_t)p->k << 23;
+    const uint32_t key =
+        p->d_column | p->lane_offset << 8 | (uint32_t)(p->m == 64) << 13 | (uint32_t)p->n << 14 | (uint32_t)p->k << 23;
     p->base.op = tmem_issue(tmem_if_any(warp->cta), warp, instr, TMEM_MMA, key);
     for (int i = 0; i < 3; i++) {
         if (in_area(&from[i], &to)) {
-            sim_fault(warp, instr, lane, "%s, columns [%" PRIu32 ", %" PRIu32 "), overlap D, columns [%" PRIu32
-                      ", %" PRIu32 ")",
-                      names[i], from[i].column, from[i].column + from[i].columns, to.column, to.column + to.columns);
+            sim_fault(warp, instr, lane,
+                      "%s, columns [%" PRIu32 ", %" PRIu32 "), overlap D, columns [%" PRIu32 ", %" PRIu32 ")", names[i],
+                      from[i].column, from[i].column + from[i].columns, to.column, to.column + to.columns);
             return false;
         }
         if (from[i].columns != 0 && !tmem_access(warp, lane, &p->base.op, &from[i], false, names[i]))
@@ -328,7 +328,8 @@ static sim_async_step product_step(sim_cta *cta, struct sim_async *op) {
     tcgen05_product *product = (tcgen05_product *)op;
     if (tcgen05_must_wait(cta, &product->base))
         return SIM_ASYNC_BLOCKED;
-    tcgen05_compute(product);
+    if (tcgen05_compute(product))
+        tmem_finished(cta, op);
     return SIM_ASYNC_DONE;
 }
 
@@ -352,8 +353,8 @@ static bool issue(tcgen05_product *p, sim_warp *warp, const ptx_instr *instr, in
         return false;
     }
     const bool a_mn = p->a_layout.mn_major, b_mn = p->b_layout.mn_major;
-    if (!p->a_in_tmem && !tcgen05_decode_layout(warp, instr, lane, sim_operand(warp, &o[1], lane), a_mn, "A",
-                                                &p->a_layout))
+    if (!p->a_in_tmem &&
+        !tcgen05_decode_layout(warp, instr, lane, sim_operand(warp, &o[1], lane), a_mn, "A", &p->a_layout))
         return false;
     if (!tcgen05_decode_layout(warp, instr, lane, sim_operand(warp, &o[2], lane), b_mn, "B", &p->b_layout))
         return false;

@@ -314,8 +314,8 @@ bool tcgen05_bind_ld_st(ptx_instr *instr, char *error, size_t error_size) {
         return false;
     }
     if ((uint64_t)registers->num_elements != instr->data[1]) {
-        snprintf(error, error_size, "tcgen05.%s.%s.x%d takes %d registers, not %d", instr->modifiers[0],
-                 SHAPES[s].name, count, (int)instr->data[1], registers->num_elements);
+        snprintf(error, error_size, "tcgen05.%s.%s.x%d takes %d registers, not %d", instr->modifiers[0], SHAPES[s].name,
+                 count, (int)instr->data[1], registers->num_elements);
         return false;
     }
     if ((instr->data[2] & REDUCED) && (count < 2 || instr->operands[1].kind != PTX_OPERAND_REGISTER)) {
@@ -405,7 +405,10 @@ static sim_async_step copy_step(sim_cta *cta, struct sim_async *op) {
         uint32_t lanes[4];
         const int count = copy_lanes((cp_lanes)data[2], row, lanes);
         for (uint32_t piece = 0; piece < data[1]; piece++) {
-            const uint8_t *from = cta->shared + tcgen05_piece(&c->layout, row, piece);
+            const size_t offset = tcgen05_piece(&c->layout, row, piece);
+            const uint8_t *from = cta->shared + offset;
+            if (c->defined[row * data[1] + piece] && !race_unit_access(race_shared(cta), op, offset, 16, RACE_READ))
+                return SIM_ASYNC_DONE;
             uint8_t bytes[16];
             uint32_t words[4];
             if (data[3] == 8)
@@ -420,6 +423,7 @@ static sim_async_step copy_step(sim_cta *cta, struct sim_async *op) {
             }
         }
     }
+    tmem_finished(cta, op);
     return SIM_ASYNC_DONE;
 }
 
@@ -492,6 +496,7 @@ static sim_async_step shift_step(sim_cta *cta, struct sim_async *op) {
         for (uint32_t lane = s->lane + 31; lane > s->lane; lane--)
             set_cell(t, c, lane, t->cells[c][lane - 1], is_defined(t, c, lane - 1));
     }
+    tmem_finished(cta, op);
     return SIM_ASYNC_DONE;
 }
 

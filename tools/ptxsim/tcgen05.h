@@ -13,10 +13,10 @@
 /* A shared memory descriptor, decoded. A matrix is made of 16-byte pieces along its contiguous dimension. */
 typedef struct tcgen05_layout {
     size_t start, leading, stride;
-    unsigned width;     /* bytes of a swizzled row: 0, 32, 64, 128 */
-    bool wide_atoms;    /* 128 bytes are swizzled in pieces of 32, not of 16 */
-    unsigned base;      /* base offset: where the swizzle pattern starts, in rows of 128 bytes */
-    bool mn_major;      /* contiguous along M or N, not K */
+    unsigned width;  /* bytes of a swizzled row: 0, 32, 64, 128 */
+    bool wide_atoms; /* 128 bytes are swizzled in pieces of 32, not of 16 */
+    unsigned base;   /* base offset: where the swizzle pattern starts, in rows of 128 bytes */
+    bool mn_major;   /* contiguous along M or N, not K */
 } tcgen05_layout;
 
 /* `name` for messages: "A". false after sim_fault. */
@@ -25,7 +25,7 @@ bool tcgen05_decode_layout(sim_warp *warp, const ptx_instr *instr, int lane, uin
 /* Offset in shared memory. K-major: row `mn`, and `k` counts pieces; else `mn` counts pieces, and `k` elements. */
 size_t tcgen05_piece(const tcgen05_layout *layout, size_t mn, size_t k);
 /* Whether the operation may read this piece: inside the CTA's memory, no copy to it under way, visible to the async
- * proxy. Notes the read. *defined: it has been written. false after sim_fault. */
+ * proxy. *defined: it has been written. false after sim_fault. */
 bool tcgen05_read_piece(sim_warp *warp, int lane, const tmem_op *op, const char *name, size_t offset, bool *defined);
 
 /* ---- Products ---- */
@@ -73,14 +73,14 @@ typedef struct tcgen05_product {
     tcgen05_accumulator d;
     bool negate_a, negate_b;
     bool accumulate, saturate;
-    int scale_down; /* D is multiplied by 2^-scale_down first */
+    int scale_down;                     /* D is multiplied by 2^-scale_down first */
     uint32_t disabled[TMEM_LANES / 32]; /* lanes of D that stay as they are */
     uint32_t d_column, lane_offset;     /* M = 64: lanes 0-15 or 16-31 of every quarter */
     bool a_in_tmem;
     uint32_t a_column;
     tcgen05_layout a_layout, b_layout;
-    int scales;      /* per row and instruction: 0, 1, 2, 4 */
-    bool ue8m0;      /* else UE4M3 */
+    int scales; /* per row and instruction: 0, 1, 2, 4 */
+    bool ue8m0; /* else UE4M3 */
     tcgen05_scale scale_a, scale_b;
     /* Rows of A and B (columns of the product) that shared memory does not define. */
     bool a_undefined[TCGEN05_MAX_M], b_undefined[TCGEN05_MAX_N];
@@ -96,7 +96,7 @@ int tcgen05_in_piece(tcgen05_type type);
 /* Checks the operands in shared memory when the product is issued; fills a_undefined, b_undefined. */
 bool tcgen05_check_operands(tcgen05_product *product);
 /* Converts the operands, with their scales, signs included: a[k * m + row], b[n * k + column]. false after sim_fault
- * (copies of the scales differ). */
+ * (a data race; copies of the scales that differ). */
 bool tcgen05_convert_operands(tcgen05_product *product, double *a, double *b);
 /* Executes it. false after sim_fault. */
 bool tcgen05_compute(tcgen05_product *product);

@@ -62,8 +62,8 @@ size_t tcgen05_piece(const tcgen05_layout *l, size_t mn, size_t k) {
     if (width == 0)
         return l->start + mn * l->stride + k / 8 * l->leading + k % 8 * 16;
     const size_t pieces = width / 16, rows = l->wide_atoms ? 4 : 8;
-    return swizzled(l, l->start + mn / pieces * l->leading + mn % pieces * 16 + k / rows * l->stride +
-                           k % rows * width);
+    return swizzled(l,
+                    l->start + mn / pieces * l->leading + mn % pieces * 16 + k / rows * l->stride + k % rows * width);
 }
 
 bool tcgen05_read_piece(sim_warp *warp, int lane, const tmem_op *op, const char *name, size_t offset, bool *defined) {
@@ -74,7 +74,6 @@ bool tcgen05_read_piece(sim_warp *warp, int lane, const tmem_op *op, const char 
         return false;
     }
     *defined = shadow_written(cta, offset, 16);
-    tmem_note_shared_read(cta, op, offset);
     if (*defined || shadow_awaited(cta, offset, 16))
         return shadow_check_async_read(warp, op->instr, lane, offset, 16);
     shadow_note_undefined(warp, op->instr, offset, 16);
@@ -105,8 +104,11 @@ static void fill_tables(void) {
     static const struct {
         tcgen05_type type;
         const char *name;
-    } formats[] = {{TCGEN05_E_E4M3, "e4m3"}, {TCGEN05_E_E5M2, "e5m2"}, {TCGEN05_E_E2M3, "e2m3"},
-                   {TCGEN05_E_E3M2, "e3m2"}, {TCGEN05_E_E2M1, "e2m1"}};
+    } formats[] = {{TCGEN05_E_E4M3, "e4m3"},
+                   {TCGEN05_E_E5M2, "e5m2"},
+                   {TCGEN05_E_E2M3, "e2m3"},
+                   {TCGEN05_E_E3M2, "e3m2"},
+                   {TCGEN05_E_E2M1, "e2m1"}};
     for (size_t f = 0; f < sizeof(formats) / sizeof(*formats); f++) {
         const exec_format *format = exec_find_format(formats[f].name);
         for (unsigned i = 0; i < 1u << format->width; i++)
@@ -241,18 +243,24 @@ bool tcgen05_check_operands(tcgen05_product *p) {
     return (p->a_in_tmem || check_operand(p, &a, p->a_undefined)) && check_operand(p, &b, p->b_undefined);
 }
 
-static void convert_operand(const sim_cta *cta, const operand *o, double *out, size_t mn_step, size_t k_step) {
+static bool convert_operand(const tcgen05_product *p, const operand *o, const bool *undefined, double *out,
+                            size_t mn_step, size_t k_step) {
+    sim_cta *cta = p->base.base.warp->cta;
+    race_memory *shared = race_shared(cta);
     const int in_piece = tcgen05_in_piece(o->type);
     for (size_t i = 0; i < num_pieces(o); i++) {
         int mn, k;
         double values[32];
         const size_t offset = locate(o, i, &mn, &k);
+        if (!undefined[mn] && !race_unit_access(shared, &p->base.base, offset, 16, RACE_READ))
+            return false;
         decode_piece(o->type, cta->shared + offset, values);
         double *to = out + (size_t)mn * mn_step + (size_t)k * k_step;
         const size_t step = o->layout->mn_major ? mn_step : k_step;
         for (int e = 0; e < in_piece; e++)
             to[(size_t)e * step] = values[e];
     }
+    return true;
 }
 
 /* ---- Operands in tensor memory --------------------------------------------------------------------------------- */
@@ -314,21 +322,20 @@ static void negate(double *values, size_t count) {
 }
 
 bool tcgen05_convert_operands(tcgen05_product *p, double *a, double *b) {
-    const sim_cta *cta = p->base.base.warp->cta;
-    const tmem *t = tmem_if_any(cta);
+    const tmem *t = tmem_if_any(p->base.base.warp->cta);
     const operand left = operand_a(p), right = operand_b(p);
     const size_t m = (size_t)p->m, n = (size_t)p->n, k = (size_t)p->k;
     pthread_once(&tables_once, fill_tables);
     if (p->a_in_tmem)
         convert_a_in_tmem(p, t, a);
-    else
-        convert_operand(cta, &left, a, 1, m);
-    convert_operand(cta, &right, b, k, 1);
+    else if (!convert_operand(p, &left, p->a_undefined, a, 1, m))
+        return false;
+    if (!convert_operand(p, &right, p->b_undefined, b, k, 1))
+        return false;
     if (p->negate_a)
         negate(a, m * k);
     if (p->negate_b)
         negate(b, n * k);
-    return p->scales == 0 ||
-           (apply_scales(p, t, &p->scale_a, "the scales of A", p->m, a, 1, m, p->a_undefined) &&
-            apply_scales(p, t, &p->scale_b, "the scales of B", p->n, b, k, 1, p->b_undefined));
+    return p->scales == 0 || (apply_scales(p, t, &p->scale_a, "the scales of A", p->m, a, 1, m, p->a_undefined) &&
+                              apply_scales(p, t, &p->scale_b, "the scales of B", p->n, b, k, 1, p->b_undefined));
 }

@@ -2,8 +2,8 @@
  * The arithmetic of tcgen05.mma.
  *
  * What hardware does between exact products and the accumulator is not specified. Here an instruction adds its K
- * products, scales included, in binary64 (the products are exact; so are sums of fp8 and narrower types without scales),
- * adds the accumulator, and rounds once to the accumulator's type. */
+ * products, scales included, in binary64 (the products are exact; so are sums of fp8 and narrower types without
+ * scales), adds the accumulator, and rounds once to the accumulator's type. */
 #include <math.h>
 #include <string.h>
 

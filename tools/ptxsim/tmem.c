@@ -16,10 +16,7 @@ tmem *tmem_of(sim_warp *warp, const ptx_instr *instr) {
     if (state == NULL || state->tmem != NULL)
         return state != NULL ? state->tmem : NULL;
     tmem *t = calloc(1, sizeof(*t));
-    if (t != NULL)
-        t->shared_reads = calloc(warp->cta->shared_bytes / 16 + 1, sizeof(*t->shared_reads));
-    if (t == NULL || t->shared_reads == NULL) {
-        free(t);
+    if (t == NULL) {
         sim_fault(warp, instr, -1, "the simulator is out of memory");
         return NULL;
     }
@@ -32,10 +29,11 @@ void tmem_free(sim_cta *cta) {
     tmem *t = tmem_if_any(cta);
     if (t == NULL)
         return;
-    for (int w = 0; w < SIM_MAX_WARPS; w++)
+    for (int w = 0; w < SIM_MAX_WARPS; w++) {
         free(t->warps[w].owned);
+        free(t->warps[w].finished);
+    }
     free(t->mbarriers);
-    free(t->shared_reads);
     free(t);
     cta->async_state->tmem = NULL;
 }

@@ -14,10 +14,10 @@
 
 enum {
     TMEM_LANES = 128,
-    TMEM_COLUMNS = 576,         /* of the largest device; exclusive allocations alone reach beyond TMEM_SHARED_COLUMNS */
+    TMEM_COLUMNS = 576, /* of the largest device; exclusive allocations alone reach beyond TMEM_SHARED_COLUMNS */
     TMEM_SHARED_COLUMNS = 512,
-    TMEM_UNIT = 32,             /* columns */
-    TMEM_GROUPS = 8,            /* of 16 lanes: what accesses are compared in */
+    TMEM_UNIT = 32,  /* columns */
+    TMEM_GROUPS = 8, /* of 16 lanes: what accesses are compared in */
     TMEM_READERS = 4
 };
 
@@ -74,7 +74,9 @@ typedef struct tmem_warp {
     tmem_clock heard;               /* through barriers: orders what is not tcgen05 */
     tmem_clock known;               /* what of it fence::after_thread_sync has made good for tcgen05 */
     tmem_clock told;                /* of its own operations, what fence::before_thread_sync has covered */
-    int *owned;                     /* slots of registers that loads own until wait::ld */
+    race_done *finished;            /* mma, cp and shift that are done, for commits; the last at each place */
+    size_t num_finished, finished_capacity;
+    int *owned; /* slots of registers that loads own until wait::ld */
     size_t num_owned, owned_capacity;
 } tmem_warp;
 
@@ -83,14 +85,6 @@ typedef struct tmem_mbarrier {
     size_t offset;
     tmem_clock arriving, ended;
 } tmem_mbarrier;
-
-/* The last tcgen05 operations that read 16 bytes of shared memory. */
-typedef struct tmem_shared_read {
-    struct {
-        uint32_t end; /* number + 1; 0: none */
-        uint32_t warp;
-    } by[2];
-} tmem_shared_read;
 
 typedef struct tmem {
     uint32_t cells[TMEM_COLUMNS][TMEM_LANES];
@@ -104,7 +98,6 @@ typedef struct tmem {
     tmem_clock named[16]; /* told to the CTA's barriers */
     tmem_mbarrier *mbarriers;
     size_t num_mbarriers, mbarrier_capacity;
-    tmem_shared_read *shared_reads; /* per 16 bytes */
 } tmem;
 
 /* The tensor memory of the warp's CTA, made on first use. NULL after sim_fault. */
@@ -135,17 +128,15 @@ bool tmem_access(sim_warp *warp, int lane, const tmem_op *op, const tmem_area *a
 /* Whether two operations issued in this order execute in it, if their threads are ordered. */
 bool tmem_pipelined(const tmem_op *first, const tmem_op *second);
 
-/* Notes a read of 16-byte pieces of shared memory by an operation, until which is done nobody may write there. */
-void tmem_note_shared_read(sim_cta *cta, const tmem_op *op, size_t offset);
-/* Whether the warp may write there. false after sim_fault. */
-bool tmem_check_overwrite(sim_warp *warp, const ptx_instr *instr, size_t offset, size_t size);
-
 /* ---- What warps know (tmem_order.c) ---- */
 
 void tmem_fence_before(tmem *t, const sim_warp *warp);
 void tmem_fence_after(tmem *t, const sim_warp *warp);
 /* What a commit of the warp, now, tells its mbarrier. */
 void tmem_commit_clock(const tmem *t, const sim_warp *warp, tmem_clock *clock);
+/* An mma, cp or shift is done; and a commit, the operation `op`, covers those of its warp that are. */
+void tmem_finished(sim_cta *cta, struct sim_async *op);
+void tmem_observe_finished(sim_cta *cta, struct sim_async *op);
 void tmem_tell_mbarrier(sim_cta *cta, const tmem_clock *clock, size_t offset);
 
 /* Called by the barriers, also where there is no tensor memory: a warp arrives, a phase ends, a warp has seen it end;

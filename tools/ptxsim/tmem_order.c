@@ -37,6 +37,30 @@ void tmem_commit_clock(const tmem *t, const sim_warp *warp, tmem_clock *clock) {
     clock->stored[warp->index] = w->known.stored[warp->index];
 }
 
+void tmem_finished(sim_cta *cta, struct sim_async *op) {
+    tmem_warp *w = &tmem_if_any(cta)->warps[op->warp->index];
+    const race_done done = race_unit_finish(cta, &op->unit);
+    size_t i = 0;
+    while (i < w->num_finished && w->finished[i].place != done.place)
+        i++;
+    if (i == w->finished_capacity) {
+        const size_t capacity = i == 0 ? 32 : 2 * i;
+        race_done *finished = realloc(w->finished, capacity * sizeof(*finished));
+        if (finished == NULL) /* its accesses will look as if nobody had waited for them */
+            return;
+        w->finished = finished;
+        w->finished_capacity = capacity;
+    }
+    w->finished[i] = done;
+    w->num_finished += i == w->num_finished;
+}
+
+void tmem_observe_finished(sim_cta *cta, struct sim_async *op) {
+    const tmem_warp *w = &tmem_if_any(cta)->warps[op->warp->index];
+    for (size_t i = 0; i < w->num_finished; i++)
+        race_unit_observe(cta, &op->unit, w->finished[i]);
+}
+
 static tmem_mbarrier *find_mbarrier(tmem *t, size_t offset, bool make) {
     for (size_t i = 0; i < t->num_mbarriers; i++) {
         if (t->mbarriers[i].offset == offset)
@@ -114,11 +138,8 @@ void tmem_waited_named(sim_warp *warp, int id) {
 tmem_op tmem_issue(tmem *t, const sim_warp *warp, const ptx_instr *instr, tmem_op_type type, uint32_t key) {
     tmem_warp *w = &t->warps[warp->index];
     uint32_t *counter = type == TMEM_LD ? &w->loads : type == TMEM_ST ? &w->stores : &w->issued;
-    return (tmem_op){.type = (uint8_t)type,
-                     .warp = (uint8_t)warp->index,
-                     .number = (*counter)++,
-                     .key = key,
-                     .instr = instr};
+    return (tmem_op){
+        .type = (uint8_t)type, .warp = (uint8_t)warp->index, .number = (*counter)++, .key = key, .instr = instr};
 }
 
 /* The pairs that the section "Pipelined tcgen05 Instructions" lists. */
@@ -247,35 +268,6 @@ bool tmem_access(sim_warp *warp, int lane, const tmem_op *op, const tmem_area *a
             }
             cells->writer = *op;
         }
-    }
-    return true;
-}
-
-/* ---- Shared memory --------------------------------------------------------------------------------------------- */
-
-void tmem_note_shared_read(sim_cta *cta, const tmem_op *op, size_t offset) {
-    tmem_shared_read *read = &tmem_if_any(cta)->shared_reads[offset / 16];
-    const int place = read->by[0].end == 0 || read->by[0].warp == op->warp ? 0 : 1;
-    read->by[place].end = op->number + 1;
-    read->by[place].warp = op->warp;
-}
-
-bool tmem_check_overwrite(sim_warp *warp, const ptx_instr *instr, size_t offset, size_t size) {
-    tmem *t = tmem_if_any(warp->cta);
-    if (t == NULL || size == 0)
-        return true;
-    for (size_t i = offset / 16; i <= (offset + size - 1) / 16; i++) {
-        for (int r = 0; r < 2; r++) {
-            const uint32_t end = t->shared_reads[i].by[r].end, by = t->shared_reads[i].by[r].warp;
-            if (end == 0 || t->warps[warp->index].heard.done[by] >= end)
-                continue;
-            sim_fault(warp, instr, -1,
-                      "writes shared offset %#zx, which a tcgen05.mma or cp of warp %" PRIu32
-                      " reads: its completion has not been observed (tcgen05.commit and a wait for the mbarrier)",
-                      16 * i, by);
-            return false;
-        }
-        memset(&t->shared_reads[i], 0, sizeof(t->shared_reads[i]));
     }
     return true;
 }
