@@ -107,7 +107,7 @@ class Faults(command.CommandTest):
                     with self.subTest(call=call, error=name, first=first, count=count):
                         self.clean()
                         self.check(self.precompile(f"{call}:{code}:{first}:{count}"))
-                        hit += self.faults()
+                        hit += self.faults() > 0
                         if not call.startswith("unlinkat"):
                             self.assertEqual([file for file in self.stray_files() if not self.left(call, file)], [])
                         self.check_sound()
@@ -136,7 +136,7 @@ class Faults(command.CommandTest):
                             for file in names:
                                 os.utime(os.path.join(path, file), (1, 1))  # due for renewal
                         self.check(self.precompile(f"{call}:{code}:{first}:{count}"), may_say=2)
-                        hit += self.faults()
+                        hit += self.faults() > 0
                         self.check_sound()
             Faults.injected += hit
             if call not in ("fstatat", "setlk", "unlinkat"):
@@ -211,7 +211,7 @@ class Faults(command.CommandTest):
 
     @classmethod
     def tearDownClass(cls):
-        print(f"{cls.injected} faults injected", flush=True)
+        print(f"{cls.injected} runs under faults or on damaged entries", flush=True)
 
 
 if __name__ == "__main__":
