@@ -155,7 +155,11 @@ static attns_status fail_would_compile(const cold_request *request) {
     const attns_problem *problem = request->problem;
     attns_strbuf command = {0};
     attns_strbuf_printf(&command, "attn-scores precompile --arch %s", request->plan.target.arch);
-    if (problem->kind != ATTNS_KERNEL_SCHEDULE) {
+    if (problem->kind == ATTNS_KERNEL_INDEXER_BF16) {
+        attns_strbuf_printf(&command, " --variant indexer-bf16");
+    } else if (problem->kind == ATTNS_KERNEL_INDEXER_NVFP4) {
+        attns_strbuf_printf(&command, " --variant indexer-nvfp4");
+    } else if (problem->kind != ATTNS_KERNEL_SCHEDULE) {
         attns_strbuf_printf(&command, " --variant %s --num-heads %d --head-dim %d --block-size %d --next-n %d",
                             problem->kind == ATTNS_KERNEL_FP4_LOGITS ? "fp4" : "fp8", problem->num_heads,
                             problem->head_dim, problem->block_size, problem->next_n);

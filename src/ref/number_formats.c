@@ -11,6 +11,7 @@ typedef struct number_format {
 } number_format;
 
 static const number_format e4m3 = {4, 3};
+static const number_format e2m1 = {2, 1};
 static const number_format f16 = {5, 10};
 static const number_format bf16 = {8, 7};
 
@@ -58,6 +59,10 @@ double attns_e4m3_to_double(uint8_t code) {
     const unsigned magnitude = code & 0x7fu;
     const double value = magnitude == 0x7f ? (double)NAN : decode_magnitude(e4m3, magnitude);
     return copysign(value, code & 0x80u ? -1 : 1);
+}
+
+double attns_e2m1_to_double(unsigned code) {
+    return copysign(decode_magnitude(e2m1, code & 7u), code & 8u ? -1 : 1);
 }
 
 uint8_t attns_double_to_e4m3(double value) {

@@ -12,6 +12,9 @@
 double attns_e4m3_to_double(uint8_t code);
 uint8_t attns_double_to_e4m3(double value);
 
+/* E2M1 in the low 4 bits: 1 sign, 2 exponent (bias 1), 1 mantissa bit; 0, 0.5, 1, 1.5, 2, 3, 4, 6 and their negatives. */
+double attns_e2m1_to_double(unsigned code);
+
 /* IEEE binary16. Encoding overflows to infinity; a NaN becomes a quiet NaN of the same sign. */
 double attns_f16_to_double(uint16_t code);
 uint16_t attns_double_to_f16(double value);
