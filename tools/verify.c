@@ -22,17 +22,12 @@
 #define REFERENCE_CASES  40
 #define REFERENCE_TOKENS 500
 
-struct options {
-    attns_context_params context;
-    bool full, reference, json, have_seed;
-    uint64_t seed;
-    int device;
-};
+static const cli_name op_names[] = {{"fp8", VERIFY_FP8}, {"indexer", VERIFY_INDEXER}, {NULL, 0}};
 
 enum { KEY_QUICK = 0x300, KEY_FULL, KEY_OP, KEY_SEED, KEY_DEVICE, KEY_REFERENCE, KEY_JSON };
 
 static error_t parse(int key, char *arg, struct argp_state *state) {
-    struct options *o = state->input;
+    verify_options *o = state->input;
     char *end;
     switch (key) {
     case ARGP_KEY_INIT:
@@ -45,7 +40,7 @@ static error_t parse(int key, char *arg, struct argp_state *state) {
         o->full = true;
         return 0;
     case KEY_OP:
-        cli_parse_name(state, "--op", arg, cli_variant_names);
+        o->op = (verify_op)cli_parse_name(state, "--op", arg, op_names);
         return 0;
     case KEY_SEED:
         o->seed = strtoull(arg, &end, 0);
@@ -73,7 +68,7 @@ static error_t parse(int key, char *arg, struct argp_state *state) {
 static const struct argp_option option_list[] = {
     {"quick", KEY_QUICK, NULL, 0, "About 30 chosen configurations (default)", 0},
     {"full", KEY_FULL, NULL, 0, "Hundreds of random configurations besides", 0},
-    {"op", KEY_OP, "NAME", 0, "Operation: fp8 (default: fp8)", 0},
+    {"op", KEY_OP, "NAME", 0, "Operation: fp8, indexer (default: fp8)", 0},
     {"seed", KEY_SEED, "N", 0, "Seed of the random inputs (default: from the clock)", 0},
     {"device", KEY_DEVICE, "N|sim:NAME", 0, "CUDA device (default: 0), or a simulated one that info lists", 0},
     {"reference", KEY_REFERENCE, NULL, 0,
@@ -132,7 +127,7 @@ static const struct fp8_case quick_cases[] = {
 #define NUM_QUICK (sizeof quick_cases / sizeof *quick_cases)
 
 /* The chosen cases and, with --full, random ones. malloc'ed. */
-static struct fp8_case *make_cases(const struct options *o, size_t *count) {
+static struct fp8_case *make_cases(const verify_options *o, size_t *count) {
     size_t random = o->full ? FULL_CASES : 0;
     struct fp8_case *more = fp8_random_cases(o->seed, random, FULL_SHAPES, FULL_TOKENS);
     struct fp8_case *all = more ? realloc(more, (random + NUM_QUICK) * sizeof *all) : NULL;
@@ -154,8 +149,7 @@ static struct fp8_case *make_cases(const struct options *o, size_t *count) {
 
 /* ---- Results ---- */
 
-static void print_result(const struct options *o, const char *text, bool ok, uint64_t compared, double worst,
-                         double seconds) {
+void verify_print(const verify_options *o, const char *text, bool ok, uint64_t compared, double worst, double seconds) {
     cli_progress_clear();
     if (o->json) {
         report_object(NULL);
@@ -172,7 +166,7 @@ static void print_result(const struct options *o, const char *text, bool ok, uin
     fflush(stdout);
 }
 
-static int print_total(const struct options *o, size_t count, size_t failed, const char *device) {
+static int print_total(const verify_options *o, size_t count, size_t failed, const char *device) {
     cli_progress_clear();
     if (o->json) {
         report_object(NULL);
@@ -188,8 +182,12 @@ static int print_total(const struct options *o, size_t count, size_t failed, con
     return failed ? CLI_FAILED : CLI_OK;
 }
 
-static int verify_reference(const struct options *o) {
-    size_t failed = 0;
+static int verify_reference(const verify_options *o) {
+    size_t failed = 0, count = 0;
+    if (o->op == VERIFY_INDEXER) {
+        failed = verify_indexer_reference(o, &count);
+        return print_total(o, count, failed, "the CPU reference");
+    }
     struct rng r = rng_make(o->seed);
     for (size_t i = 0; i < REFERENCE_CASES; i++) {
         struct fp8_case c;
@@ -208,7 +206,7 @@ static int verify_reference(const struct options *o) {
         fp8_data_free(&data);
         failed += !ok;
         /* The room is (H + 8) 2^-53 of the absolute sum. */
-        print_result(o, text, ok, report.compared, report.worst / ((c.heads + 8) * 0x1p-53), cli_now() - start);
+        verify_print(o, text, ok, report.compared, report.worst / ((c.heads + 8) * 0x1p-53), cli_now() - start);
         if (!ok)
             cli_error("verify", "%llu wrong, %llu stray: %s", (unsigned long long)report.wrong,
                       (unsigned long long)report.stray, report.first);
@@ -216,7 +214,7 @@ static int verify_reference(const struct options *o) {
     return print_total(o, REFERENCE_CASES, failed, "the CPU reference");
 }
 
-static size_t run_cases(const struct options *o, const struct gpu *gpu, attns_context *ctx, CUstream stream,
+static size_t run_cases(const verify_options *o, const struct gpu *gpu, attns_context *ctx, CUstream stream,
                         const struct fp8_case *cases, size_t count) {
     size_t failed = 0;
     for (size_t i = 0; i < count; i++) {
@@ -227,12 +225,12 @@ static size_t run_cases(const struct options *o, const struct gpu *gpu, attns_co
         double start = cli_now();
         bool ok = fp8_run_case(gpu, ctx, stream, &cases[i], FP8_PLAIN, NULL, &report);
         failed += !ok;
-        print_result(o, text, ok, report.compared, report.worst, cli_now() - start);
+        verify_print(o, text, ok, report.compared, report.worst, cli_now() - start);
     }
     return failed;
 }
 
-static int verify_device(struct options *o) {
+static int verify_device(verify_options *o) {
     struct gpu gpu;
     if (o->context.libcuda_path) /* gpu_open looks there, as the library does */
         setenv("ATTNS_LIBCUDA", o->context.libcuda_path, 1);
@@ -242,14 +240,19 @@ static int verify_device(struct options *o) {
     }
     attns_context *ctx = cli_context_create(&o->context);
     size_t count = 0, failed = 0;
-    struct fp8_case *cases = make_cases(o, &count);
+    struct fp8_case *cases = o->op == VERIFY_FP8 ? make_cases(o, &count) : NULL;
     CUstream stream = NULL;
     int code = CLI_FAILED;
-    if (ctx && cases && gpu_ok(&gpu, gpu.stream_create(&stream, CU_STREAM_NON_BLOCKING), "cuStreamCreate")) {
+    if (ctx && (cases || o->op != VERIFY_FP8) &&
+        gpu_ok(&gpu, gpu.stream_create(&stream, CU_STREAM_NON_BLOCKING), "cuStreamCreate")) {
         cli_progress_set(0, count, "compiling");
-        /* A kernel that does not compile shows again in its own case. */
-        fp8_precompile(&o->context, cases, count);
-        failed = run_cases(o, &gpu, ctx, stream, cases, count);
+        if (o->op == VERIFY_INDEXER) {
+            failed = verify_indexer(o, &gpu, ctx, stream, &count);
+        } else {
+            /* A kernel that does not compile shows again in its own case. */
+            fp8_precompile(&o->context, cases, count);
+            failed = run_cases(o, &gpu, ctx, stream, cases, count);
+        }
         code = print_total(o, count, failed, gpu.name);
     }
     if (stream)
@@ -271,8 +274,9 @@ int tool_verify(int argc, char **argv) {
                                      children,
                                      NULL,
                                      NULL};
-    struct options options;
+    verify_options options;
     memset(&options, 0, sizeof options);
+    options.op = VERIFY_FP8;
     argp_parse(&argp, argc, argv, 0, NULL, &options);
     if (!options.have_seed) {
         struct timespec now;
