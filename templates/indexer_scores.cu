@@ -302,10 +302,12 @@ __device__ __forceinline__ void multiply(u32 stage, int tile, const Queries &que
 
 constexpr u32 STAGE_BYTES = NOTE_AT + 16;
 
-extern __shared__ __align__(16) unsigned char rings[]; /* [warps, STAGES, STAGE_BYTES] */
+/* i64 chunk_units[MAX_CHUNKS], then rings [warps, STAGES, STAGE_BYTES]. */
+extern __shared__ __align__(16) unsigned char shared_memory[];
+constexpr u32 RINGS_AT = MAX_CHUNKS * sizeof(i64);
 
 __device__ __forceinline__ Unit *note_of(u32 stage) {
-    return reinterpret_cast<Unit *>(rings + (stage - shared_address(rings)) + NOTE_AT);
+    return reinterpret_cast<Unit *>(shared_memory + (stage - shared_address(shared_memory)) + NOTE_AT);
 }
 
 /* Starts the copies of the next unit and notes which it is. Always one group of copies, if an empty one. */
@@ -411,16 +413,14 @@ __device__ __forceinline__ void choose_run(Work &work, i64 *chunk_units) {
 }
 
 extern "C" __global__ void __launch_bounds__(32 * MAX_WARPS, 1) indexer_scores(const __grid_constant__ Arguments args) {
-    __shared__ i64 chunk_units[MAX_CHUNKS];
-
     grid_dependency_wait();
     grid_dependency_trigger();
 
     Work work{args};
     work.count = work.next = 0;
-    choose_run(work, chunk_units);
+    choose_run(work, reinterpret_cast<i64 *>(shared_memory));
 
-    const u32 ring = shared_address(rings) + threadIdx.x / 32 * STAGES * STAGE_BYTES;
+    const u32 ring = shared_address(shared_memory) + RINGS_AT + threadIdx.x / 32 * STAGES * STAGE_BYTES;
     Group group;
     group.index = -1;
 #pragma unroll 1
