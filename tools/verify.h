@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The verify subcommand: verify.c has the arguments and fp8, verify_indexer.c the other operation. */
+ * The verify subcommand: verify.c has the arguments and the logits operations, verify_indexer.c the other one. */
 #ifndef ATTNS_TOOLS_VERIFY_H_
 #define ATTNS_TOOLS_VERIFY_H_
 
@@ -11,11 +11,10 @@
 /* argv[0] is "attn-scores verify". Returns an exit code (see cli.h). */
 int tool_verify(int argc, char **argv);
 
-typedef enum verify_op { VERIFY_FP8 = 1, VERIFY_INDEXER = 2 } verify_op;
-
 typedef struct verify_options {
     attns_context_params context;
-    verify_op op;
+    bool indexer;          /* else `variant` */
+    attns_variant variant; /* fp8 or fp4 */
     bool full, reference, json, have_seed;
     uint64_t seed;
     int device;

@@ -50,7 +50,7 @@ size_t verify_indexer(const verify_options *o, const struct gpu *gpu, attns_cont
         }
         cli_progress_set(i, *count, "verifying");
         const double start = cli_now();
-        const bool ok = indexer_run_case(gpu, ctx, stream, &c, FP8_PLAIN, NULL, &report);
+        const bool ok = indexer_run_case(gpu, ctx, stream, &c, LOGITS_PLAIN, NULL, &report);
         failed += !ok;
         verify_print(o, indexer_case_text(&c, text, sizeof text), ok, report.compared, report.worst, cli_now() - start);
     }

@@ -369,6 +369,10 @@ ATTNS_API attns_status attns_precompile_paged_mqa_logits(attns_context *ctx, con
 ATTNS_API attns_status attns_reference_fp8_paged_mqa_logits(const attns_fp8_paged_mqa_logits_params *params,
                                                             const DLTensor *abs_sum);
 
+/* Likewise; abs_sum receives sum_h |w_h| * sum_d |q_d * k_d|, of the numbers with their scales. */
+ATTNS_API attns_status attns_reference_fp4_paged_mqa_logits(const attns_fp4_paged_mqa_logits_params *params,
+                                                            const DLTensor *abs_sum);
+
 /* indexer_scores on the CPU, likewise: every tensor in host memory, `scores` may also be float64, the same elements are
  * written. `abs_sum`, if not NULL, is float64 of the shape of scores and receives sum_d |q_d * k_d|. Allocates nothing. */
 ATTNS_API attns_status attns_reference_indexer_scores(const attns_indexer_scores_params *params,

@@ -44,7 +44,7 @@ static void decode_row(const char *row, const char *scales, double *values) {
     }
     for (int d = 0; d < HEAD_DIM; d++) {
         const uint8_t pair = (uint8_t)row[d / 2];
-        values[d] = attns_e2m1_to_double(d % 2 ? pair >> 4 : pair & 15) *
+        values[d] = attns_e2m1_to_double(d % 2 ? pair >> 4 : pair) *
                     attns_e4m3_to_double((uint8_t)scales[d / SCALE_SIZE]);
     }
 }

@@ -8,13 +8,13 @@
 #define WAIT_SECONDS 20.0
 
 static bool upload(const struct gpu *gpu, struct gpu_buffer *buffer, const void *from, size_t bytes,
-                   enum fp8_placement placement) {
+                   enum logits_placement placement) {
     if (bytes == 0)
         return true;
-    const bool ok = placement == FP8_PLAIN
+    const bool ok = placement == LOGITS_PLAIN
                         ? gpu_buffer_alloc(gpu, buffer, bytes)
                         : gpu_buffer_alloc_guarded(gpu, buffer, bytes,
-                                                   placement == FP8_GUARD_END ? GPU_FLUSH_END : GPU_FLUSH_START);
+                                                   placement == LOGITS_GUARD_END ? GPU_FLUSH_END : GPU_FLUSH_START);
     return ok && (!from || gpu_ok(gpu, gpu->memcpy_htod(buffer->ptr, from, bytes), "cuMemcpyHtoD"));
 }
 
@@ -23,7 +23,7 @@ static void *address(CUdeviceptr ptr) {
 }
 
 bool indexer_upload(struct indexer_device *dev, const struct gpu *gpu, const struct indexer_data *d,
-                    enum fp8_placement placement) {
+                    enum logits_placement placement) {
     memset(dev, 0, sizeof *dev);
     dev->gpu = gpu;
     dev->data = d;
@@ -92,14 +92,14 @@ uint8_t *indexer_download(const struct indexer_device *dev, CUstream stream) {
 }
 
 bool indexer_run_case(const struct gpu *gpu, attns_context *ctx, CUstream stream, const struct indexer_case *c,
-                      enum fp8_placement placement, const struct indexer_check_options *options,
+                      enum logits_placement placement, const struct indexer_check_options *options,
                       struct indexer_report *report) {
     struct indexer_data data;
     struct indexer_device dev;
     struct indexer_report own;
     struct indexer_case placed = *c;
     char text[500];
-    placed.bare_scores = c->bare_scores || placement != FP8_PLAIN;
+    placed.bare_scores = c->bare_scores || placement != LOGITS_PLAIN;
     report = report ? report : &own;
     memset(report, 0, sizeof *report);
     if (!indexer_data_make(&data, &placed))

@@ -21,7 +21,7 @@ struct indexer_device {
 
 /* Copies the data up and poisons the output. false after printing why; nothing is then left allocated. */
 bool indexer_upload(struct indexer_device *dev, const struct gpu *gpu, const struct indexer_data *data,
-                    enum fp8_placement placement);
+                    enum logits_placement placement);
 void indexer_device_free(struct indexer_device *dev);
 
 /* Poisons the output again, in stream order. */
@@ -35,7 +35,7 @@ uint8_t *indexer_download(const struct indexer_device *dev, CUstream stream);
 
 /* All of it. false after printing the case and what went wrong. `report` may be NULL. */
 bool indexer_run_case(const struct gpu *gpu, attns_context *ctx, CUstream stream, const struct indexer_case *c,
-                      enum fp8_placement placement, const struct indexer_check_options *options,
+                      enum logits_placement placement, const struct indexer_check_options *options,
                       struct indexer_report *report);
 
 #endif
