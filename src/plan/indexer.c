@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * indexer_scores: one kernel for each format on every target. Group size, page strides and all counts are run-time. */
-#include <stdio.h>
-
+#include "plan/kernel_name.h"
 #include "plan/kernels.h"
 
 enum {
@@ -22,7 +21,7 @@ static int stage_bytes(bool nvfp4) {
 attns_status attns_plan_indexer(const attns_problem *problem, attns_plan *plan) {
     const bool nvfp4 = problem->kind == ATTNS_KERNEL_INDEXER_NVFP4;
     const int ring = nvfp4 ? 4 : 3; /* 16 warps with 2 to 3 units of 2 to 4 KB on their way cover memory's latency */
-    snprintf(plan->name, sizeof plan->name, "indexer_scores %s", nvfp4 ? "nvfp4" : "bf16");
+    attns_kernel_name_print(problem, false, plan->name, sizeof plan->name);
     plan->template_file = "indexer_scores.cu";
     plan->entry = "indexer_scores";
     plan->threads = 32 * MAX_WARPS;
