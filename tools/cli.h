@@ -54,10 +54,13 @@ void cli_default_ints(cli_ints *list, const int *values, size_t count);
 void cli_ints_free(cli_ints *list);
 void cli_strings_free(cli_strings *list);
 
-/* --cache-dir, --nvrtc, --libcuda, --template-dir, --dump-dir, --family and --verbose, as an argp child whose input is
- * an attns_context_params. Use: {&cli_context_argp, 0, "Library settings:", 10} among the children, and
+/* --cache-dir, --cache-readonly, --nvrtc, --libcuda, --template-dir, --dump-dir, --family and --verbose, as an argp child
+ * whose input is an attns_context_params. Use: {&cli_context_argp, 0, "Library settings:", 10} among the children, and
  * state->child_inputs[i] = &params at ARGP_KEY_INIT. Strings of the params point into argv. */
 extern const struct argp cli_context_argp;
+
+/* Whether the writable cache is the directory that --cache-dir names, if it names one. */
+bool cli_cache_dir_was_taken(const attns_context_params *params, const attns_info *info);
 
 /* A context that logs through the progress bar, or NULL after a message on stderr. */
 attns_context *cli_context_create(const attns_context_params *params);
@@ -85,6 +88,7 @@ double cli_now(void);
 /* The subcommands, each with argv[0] = "attn-scores <name>". They return an exit code. */
 int cmd_info(int argc, char **argv);
 int cmd_precompile(int argc, char **argv);
+int cmd_cache(int argc, char **argv);
 int cmd_bench(int argc, char **argv);
 
 #endif

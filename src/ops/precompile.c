@@ -2,14 +2,14 @@
  *
  * precompile_paged_mqa_logits: the product of all lists, checked as a whole, then compiled by a few threads. */
 #include <pthread.h>
-#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "core/context.h"
+#include "jit/compile_gate.h"
 #include "jit/kernel_store.h"
+#include "plan/kernel_name.h"
 #include "plan/plan.h"
 
 #define MAX_THREADS 256
@@ -31,6 +31,7 @@ typedef struct target_list {
     attns_target *targets;
     uint32_t *builds;
     size_t count;
+    size_t general; /* so many of them, the first, are for kernels that name no target */
 } target_list;
 
 static void free_targets(target_list *list) {
@@ -38,7 +39,7 @@ static void free_targets(target_list *list) {
     free(list->builds);
 }
 
-static attns_status add_job(attns_context *ctx, job_list *list, const attns_problem *problem,
+static attns_status add_job(attns_family_choice choice, job_list *list, const attns_problem *problem,
                             const attns_target *target, uint32_t build) {
     if (list->count == list->capacity) {
         size_t capacity = list->capacity ? 2 * list->capacity : 64;
@@ -48,7 +49,7 @@ static attns_status add_job(attns_context *ctx, job_list *list, const attns_prob
         list->jobs = grown;
         list->capacity = capacity;
     }
-    attns_status status = attns_plan_make(problem, target, ctx->family_choice, &list->jobs[list->count].plan);
+    attns_status status = attns_plan_make(problem, target, choice, &list->jobs[list->count].plan);
     if (status == ATTNS_OK)
         list->jobs[list->count++].build = build;
     return status;
@@ -144,16 +145,71 @@ static attns_status add_product(attns_context *ctx, job_list *jobs, const value_
             !is_repeated(lists->block_sizes, index[2]) && !is_repeated(lists->next_ns, index[3]) &&
             !is_repeated_dtype(lists->out_dtypes, index[4]) && !is_repeated_dtype(lists->acc_dtypes, index[5]) &&
             !is_repeated_dtype(lists->epi_dtypes, index[6]))
-            status = add_job(ctx, jobs, &problem, target, build);
+            status = add_job(ctx->family_choice, jobs, &problem, target, build);
         /* Count up like an odometer, the first list fastest; it has run over when no digit is left. */
         for (digit = 0; digit < NUM_LISTS && ++index[digit] == counts[digit]; digit++)
             index[digit] = 0;
     }
     if (status == ATTNS_OK) {
         const attns_problem schedule = {.kind = ATTNS_KERNEL_SCHEDULE};
-        status = add_job(ctx, jobs, &schedule, target, build);
+        status = add_job(ctx->family_choice, jobs, &schedule, target, build);
     }
     return status;
+}
+
+/* ---- Kernels by name ---- */
+
+static attns_status refuse_lists(const attns_precompile_params *params) {
+    if (params->variants || params->num_heads || params->head_dims || params->block_sizes || params->next_ns ||
+        params->out_dtypes || params->acc_dtypes || params->epi_dtypes)
+        return attns_fail(ATTNS_ERROR_INVALID_ARGUMENT, "kernels: given together with lists of values; give either");
+    return ATTNS_OK;
+}
+
+static attns_status read_reference(attns_context *ctx, const char *text, attns_kernel_reference *reference) {
+    const char *end = text ? text : "";
+    const attns_kernel_found found =
+        text ? attns_kernel_reference_parse(text, reference, &end) : ATTNS_KERNEL_NOT_FOUND;
+    if (found != ATTNS_KERNEL_FOUND || *end)
+        return attns_fail(ATTNS_ERROR_INVALID_ARGUMENT,
+                          "kernels: '%s' names no kernel (from '%s' on), accepted: names as in messages and records, "
+                          "such as 'paged_mqa_logits_schedule for sm_90a'",
+                          text ? text : "(NULL)", end);
+    if (reference->ptx && !ctx->load_ptx)
+        return attns_fail(ATTNS_ERROR_INVALID_ARGUMENT,
+                          "kernels: '%s' is PTX, which only a context with load_ptx (ATTNS_LOAD_PTX=1) can make", text);
+    return ATTNS_OK;
+}
+
+static bool has_job(const job_list *list, const attns_plan *plan) {
+    for (size_t i = 0; i < list->count; i++)
+        if (strcmp(list->jobs[i].plan.name, plan->name) == 0 &&
+            strcmp(list->jobs[i].plan.target.arch, plan->target.arch) == 0)
+            return true;
+    return false;
+}
+
+/* Each once, although records of several processes repeat them. */
+static attns_status add_named(attns_context *ctx, job_list *jobs, const attns_precompile_params *params,
+                              const target_list *targets) {
+    for (size_t i = 0; i < params->num_kernels; i++) {
+        attns_kernel_reference reference;
+        attns_status status = read_reference(ctx, params->kernels[i], &reference);
+        for (size_t t = 0; t < targets->count && status == ATTNS_OK; t++) {
+            if (reference.arch[0] ? strcmp(reference.arch, targets->targets[t].arch) != 0 : t >= targets->general)
+                continue;
+            const attns_family_choice choice = reference.portable ? ATTNS_CHOOSE_PORTABLE : ATTNS_CHOOSE_AUTO;
+            status = add_job(choice, jobs, &reference.problem, &targets->targets[t], targets->builds[t]);
+            if (status == ATTNS_OK && jobs->count > 1) {
+                const job last = jobs->jobs[--jobs->count];
+                if (!has_job(jobs, &last.plan))
+                    jobs->count++;
+            }
+        }
+        if (status != ATTNS_OK)
+            return status;
+    }
+    return ATTNS_OK;
 }
 
 /* ---- Targets ---- */
@@ -244,9 +300,42 @@ static attns_status targets_from_devices(attns_context *ctx, target_list *list) 
     return status;
 }
 
+/* Those that the kernels name; for kernels that name none those of `archs`, else the devices'. */
+static attns_status targets_from_kernels(attns_context *ctx, const attns_precompile_params *params, target_list *list) {
+    bool all_named = true;
+    target_list general = {0};
+    attns_status status = ATTNS_OK;
+    for (size_t i = 0; i < params->num_kernels && all_named; i++) {
+        attns_kernel_reference reference;
+        status = read_reference(ctx, params->kernels[i], &reference);
+        if (status != ATTNS_OK)
+            return status;
+        all_named = reference.arch[0] != '\0';
+    }
+    if (!all_named)
+        status = params->archs ? targets_from_names(params, &general) : targets_from_devices(ctx, &general);
+    if (status == ATTNS_OK)
+        status = reserve_targets(list, general.count + params->num_kernels);
+    for (size_t i = 0; i < general.count && status == ATTNS_OK; i++)
+        list->targets[list->count++] = general.targets[i];
+    list->general = list->count;
+    for (size_t i = 0; i < params->num_kernels && status == ATTNS_OK; i++) {
+        attns_kernel_reference reference;
+        status = read_reference(ctx, params->kernels[i], &reference);
+        if (status == ATTNS_OK && reference.arch[0] && !has_target(list, reference.arch)) {
+            status = attns_target_from_arch(reference.arch, &list->targets[list->count]);
+            list->count += status == ATTNS_OK;
+        }
+    }
+    free_targets(&general);
+    return status;
+}
+
 /* The NVRTC version for each target. Without any NVRTC the cache may still hold everything, as in an image that was
  * built elsewhere; what it lacks then fails with NVRTC's own message. */
 static attns_status find_builds(attns_context *ctx, target_list *list) {
+    if (ctx->forbid_compile)
+        return ATTNS_OK;
     attns_nvrtc_set *set = NULL;
     attns_saved_error saved;
     attns_error_save(&saved);
@@ -326,18 +415,9 @@ static void *worker(void *argument) {
     }
 }
 
-/* CPUs this process may use. */
-static size_t online_cpus(void) {
-    cpu_set_t set;
-    if (sched_getaffinity(0, sizeof set, &set) == 0)
-        return (size_t)CPU_COUNT(&set);
-    long online = sysconf(_SC_NPROCESSORS_ONLN);
-    return online > 0 ? (size_t)online : 1;
-}
-
 static attns_status run_jobs(attns_context *ctx, const attns_precompile_params *params, const job_list *jobs) {
     work_queue work = {.ctx = ctx, .params = params, .jobs = jobs, .first_failed = jobs->count};
-    size_t wanted = params->jobs ? (size_t)params->jobs : online_cpus();
+    size_t wanted = (size_t)(params->jobs ? params->jobs : attns_usable_cpus());
     if (wanted > jobs->count)
         wanted = jobs->count;
     if (wanted > MAX_THREADS)
@@ -368,17 +448,25 @@ attns_status attns_precompile_paged_mqa_logits(attns_context *ctx, const attns_p
     if (!params->archs != !params->num_archs)
         return attns_fail(ATTNS_ERROR_INVALID_ARGUMENT, "archs: %s, but num_archs is %zu",
                           params->archs ? "a list" : "NULL", params->num_archs);
+    if (!params->kernels != !params->num_kernels)
+        return attns_fail(ATTNS_ERROR_INVALID_ARGUMENT, "kernels: %s, but num_kernels is %zu",
+                          params->kernels ? "a list" : "NULL", params->num_kernels);
     value_lists lists = {0};
-    attns_status status = read_lists(params, &lists);
+    attns_status status = params->kernels ? refuse_lists(params) : read_lists(params, &lists);
     if (status != ATTNS_OK)
         return status;
 
     target_list targets = {0};
     job_list jobs = {0};
-    status = params->archs ? targets_from_names(params, &targets) : targets_from_devices(ctx, &targets);
+    if (params->kernels)
+        status = targets_from_kernels(ctx, params, &targets);
+    else
+        status = params->archs ? targets_from_names(params, &targets) : targets_from_devices(ctx, &targets);
     if (status == ATTNS_OK)
         status = find_builds(ctx, &targets);
-    for (size_t i = 0; i < targets.count && status == ATTNS_OK; i++)
+    if (params->kernels && status == ATTNS_OK)
+        status = add_named(ctx, &jobs, params, &targets);
+    for (size_t i = 0; !params->kernels && i < targets.count && status == ATTNS_OK; i++)
         status = add_product(ctx, &jobs, &lists, &targets.targets[i], targets.builds[i]);
     if (status == ATTNS_OK)
         status = run_jobs(ctx, params, &jobs);
