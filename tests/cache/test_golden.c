@@ -22,8 +22,10 @@ static const uint8_t payload[] = "the payload of a kernel, which need not be a c
 
 static attns_cache_key key_for(const char *arch) {
     static const char source[] = "extern \"C\" __global__ void kernel() {}\n";
-    const attns_cache_key_field fields[] = {
-        {"kind", "cubin", 5}, {"arch", arch, strlen(arch)}, {"option", "-std=c++17", 10}, {"source", source, sizeof source - 1}};
+    const attns_cache_key_field fields[] = {{"kind", "cubin", 5},
+                                            {"arch", arch, strlen(arch)},
+                                            {"option", "-std=c++17", 10},
+                                            {"source", source, sizeof source - 1}};
     attns_cache_key key;
     assert_true(attns_cache_key_make(&key, fields, 4));
     return key;
@@ -31,7 +33,7 @@ static attns_cache_key key_for(const char *arch) {
 
 static uint8_t *entry_for(const attns_cache_key *key, uint32_t build, size_t *size) {
     static const char meta[] = "kernel=golden\nregisters=80\n";
-    const attns_cache_entry_view view = {build, key->digest,      key->text, key->text_size,
+    const attns_cache_entry_view view = {build, key->digest,     key->text, key->text_size,
                                          meta,  sizeof meta - 1, payload,   sizeof payload - 1};
     *size = attns_cache_entry_size(&view);
     uint8_t *const bytes = malloc(*size);

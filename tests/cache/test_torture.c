@@ -67,7 +67,8 @@ static void compile(uint64_t microseconds) {
         ;
 }
 
-/* Looks the key up; a hit with wrong contents is a fault, and so is a miss of what had been stored and not taken away. */
+/* Looks the key up; a hit with wrong contents is a fault, and so is a miss of what had been stored and not taken away.
+ */
 static bool look(attns_cache *cache, int which) {
     const unsigned generation = atomic_load(&all->generation[which]);
     const bool must_hit = generation % 2 == 0 && atomic_load(&all->published[which]) == generation + 1;
@@ -203,9 +204,10 @@ static void killed_at_random_moments(void **state) {
         assert_int_equal(waitpid(children[i], NULL, 0), children[i]);
     }
     const unsigned left_behind = count_files(scratch).temps;
-    print_message("%ld kills: %llu lookups, %llu hits, %llu locks, %llu compiles, longest wait %.3f s, %u temporary files\n",
-                  kills, atomic_load(&all->lookups), atomic_load(&all->hits), atomic_load(&all->locked),
-                  atomic_load(&all->compiles), 1e-6 * (double)atomic_load(&all->longest_wait_us), left_behind);
+    print_message(
+        "%ld kills: %llu lookups, %llu hits, %llu locks, %llu compiles, longest wait %.3f s, %u temporary files\n",
+        kills, atomic_load(&all->lookups), atomic_load(&all->hits), atomic_load(&all->locked),
+        atomic_load(&all->compiles), 1e-6 * (double)atomic_load(&all->longest_wait_us), left_behind);
     if (atomic_load(&all->fault) != 0)
         fail_msg("line %d", atomic_load(&all->fault));
 

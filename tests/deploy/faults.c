@@ -2,10 +2,9 @@
  *
  * For LD_PRELOAD: system calls of a real program fail on command, below one directory.
  *
- *   ATTNS_FAULTS        CALL:ERROR:FIRST:COUNT, e.g. write:28:0:1. The calls FIRST to FIRST+COUNT-1 of that name fail with
- *                       errno ERROR. ERROR 0 means what is no error: a write or read that moves one byte only. CALL with
- *                       a "+" at its end is carried out all the same, as over NFS when a reply is lost
- *   ATTNS_FAULTS_BELOW  the directory
+ *   ATTNS_FAULTS        CALL:ERROR:FIRST:COUNT, e.g. write:28:0:1. The calls FIRST to FIRST+COUNT-1 of that name fail
+ * with errno ERROR. ERROR 0 means what is no error: a write or read that moves one byte only. CALL with a "+" at its
+ * end is carried out all the same, as over NFS when a reply is lost ATTNS_FAULTS_BELOW  the directory
  *   ATTNS_FAULTS_CLOCK  seconds by which the wall clock jumps to and fro, with every other question
  *   ATTNS_FAULTS_LOG    a file that gets a line for each fault */
 #undef _FILE_OFFSET_BITS

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * The reader of entries: any bytes, and the same bytes with lengths and checksum made right, which reach the code behind
- * them. What is accepted is written back as it was. */
-#include "entry.h"
+ * The reader of entries: any bytes, and the same bytes with lengths and checksum made right, which reach the code
+ * behind them. What is accepted is written back as it was. */
 #include "bytes.h"
+#include "entry.h"
 #include "fuzz.h"
 #include "hash.h"
 
