@@ -17,6 +17,7 @@
 #include "common/gpu.h"
 
 typedef struct bench_shape {
+    attns_variant variant;
     int batch, seq_len, next_n, num_heads, head_dim, block_size;
     attns_dtype out_dtype;
 } bench_shape;
@@ -47,9 +48,14 @@ typedef struct bench {
     CUstream stream;
     CUevent start, stop;
     CUmodule module;
-    CUfunction stream_kernel, fill_kernel;
+    CUfunction stream_kernel, fill_kernel, fill_fp4_kernel;
     struct gpu_buffer arena; /* the pools of one shape at a time */
 } bench;
+
+/* Bytes of one token's (or one query head's) values and of its scales, and their sum. */
+int bench_value_bytes(const bench_shape *shape);
+int bench_scale_bytes(const bench_shape *shape);
+int bench_token_bytes(const bench_shape *shape);
 
 /* Opens the device and compiles the yardstick kernel. Returns an exit code (cli.h), after a message if not CLI_OK.
  * bench_close is due in any case. */

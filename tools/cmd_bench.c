@@ -12,7 +12,7 @@
 
 struct options {
     attns_context_params context;
-    cli_ints batches, seq_lens, next_ns, num_heads, head_dims, block_sizes, out_dtypes;
+    cli_ints variants, batches, seq_lens, next_ns, num_heads, head_dims, block_sizes, out_dtypes;
     bench_settings settings;
     bool deepgemm, json, cold;
     const char *cold_child, *arch;
@@ -22,7 +22,8 @@ struct options {
 #define MAX_NEXT_N 8
 
 enum {
-    KEY_BATCH = 0x300,
+    KEY_OP = 0x300,
+    KEY_BATCH,
     KEY_SEQ_LEN,
     KEY_NEXT_N,
     KEY_NUM_HEADS,
@@ -47,13 +48,14 @@ static const cli_name schedule_names[] = {{"self", 0}, {"meta", 1}, {NULL, 0}};
 static const cli_name preset_names[] = {{"deepgemm", 1}, {NULL, 0}};
 
 static const struct argp_option option_list[] = {
+    {"op", KEY_OP, "LIST", 0, "Operations: fp8, fp4 (default: fp8)", 0},
     {"batch", KEY_BATCH, "LIST", 0, "Requests (default: 1,16,64)", 0},
     {"seq-len", KEY_SEQ_LEN, "LIST", 0, "KV tokens of a request (default: 4096,16384)", 0},
     {"next-n", KEY_NEXT_N, "LIST", 0, "Query slots of a request (default: 1)", 0},
     {"num-heads", KEY_NUM_HEADS, "LIST", 0, "Query heads (default: 64)", 0},
     {"head-dim", KEY_HEAD_DIM, "LIST", 0, "Elements of a head (default: 128)", 0},
     {"block-size", KEY_BLOCK_SIZE, "LIST", 0, "Tokens of a KV block (default: 64)", 0},
-    {"out-dtype", KEY_OUT_DTYPE, "LIST", 0, "Output types: f32, f16, bf16 (default: f32)", 0},
+    {"out-dtype", KEY_OUT_DTYPE, "LIST", 0, "Output types: f32, f16, bf16 (default: f32 for fp8, bf16 for fp4)", 0},
     {"preset", KEY_PRESET, "NAME", 0,
      "deepgemm: the twelve (batch, seq-len) pairs with published figures instead of --batch and --seq-len; next-n then "
      "defaults to 1,2",
@@ -81,6 +83,9 @@ static error_t parse(int key, char *arg, struct argp_state *state) {
     switch (key) {
     case ARGP_KEY_INIT:
         state->child_inputs[0] = &o->context;
+        return 0;
+    case KEY_OP:
+        cli_parse_names(state, "--op", arg, cli_variant_names, &o->variants);
         return 0;
     case KEY_BATCH:
         cli_parse_ints(state, "--batch", arg, 1, 1 << 20, &o->batches);
@@ -162,7 +167,9 @@ static error_t parse(int key, char *arg, struct argp_state *state) {
 
 static void set_defaults(struct options *o) {
     static const int batches[] = {1, 16, 64}, seq_lens[] = {4096, 16384}, next_ns[] = {1, 2}, heads[] = {64},
-                     dims[] = {128}, blocks[] = {64}, dtypes[] = {ATTNS_DTYPE_F32};
+                     dims[] = {128}, blocks[] = {64}, dtypes[] = {ATTNS_DTYPE_DEFAULT},
+                     variants[] = {ATTNS_VARIANT_FP8};
+    cli_default_ints(&o->variants, variants, 1);
     cli_default_ints(&o->batches, batches, 3);
     cli_default_ints(&o->seq_lens, seq_lens, 2);
     cli_default_ints(&o->next_ns, next_ns, o->deepgemm ? 2 : 1);
@@ -194,6 +201,11 @@ static bool shape_at(const struct options *o, size_t index, bench_shape *shape) 
     index /= o->block_sizes.count;
     shape->out_dtype = (attns_dtype)o->out_dtypes.values[index % o->out_dtypes.count];
     index /= o->out_dtypes.count;
+    shape->variant = (attns_variant)o->variants.values[index % o->variants.count];
+    index /= o->variants.count;
+    if (shape->out_dtype == ATTNS_DTYPE_DEFAULT) {
+        shape->out_dtype = shape->variant == ATTNS_VARIANT_FP4 ? ATTNS_DTYPE_BF16 : ATTNS_DTYPE_F32;
+    }
     return index == 0;
 }
 
@@ -244,15 +256,16 @@ static void print_header(const struct options *o, const bench *b, double copy_gb
            cli_name_of(schedule_names, o->settings.schedule_meta), o->settings.pdl ? "on" : "off",
            o->settings.clean ? ", clean" : "", o->settings.jitter ? ", lengths 0.7 .. 1.3 of ctx" : "",
            o->settings.replays, (int)o->settings.seed);
-    printf("%5s %8s %2s %4s %4s %4s %4s %9s %9s %7s %7s %8s %7s %9s %7s\n", "B", "ctx", "n", "H", "D", "blk", "out",
-           "us", "limit us", "share", "GB/s", "TFLOP/s", "host us", "DeepGEMM", "faster");
+    printf("%3s %5s %8s %2s %4s %4s %4s %4s %9s %9s %7s %7s %8s %7s %9s %7s\n", "op", "B", "ctx", "n", "H", "D", "blk",
+           "out", "us", "limit us", "share", "GB/s", "TFLOP/s", "host us", "DeepGEMM", "faster");
 }
 
 static void print_row(const bench_shape *s, const bench_result *r, double rival_us) {
     cli_progress_clear();
-    printf("%5d %8d %2d %4d %4d %4d %4s %9.2f %9.2f %6.1f%% %7.0f %8.1f %7.2f", s->batch, s->seq_len, s->next_n,
-           s->num_heads, s->head_dim, s->block_size, cli_name_of(cli_dtype_names, (int)s->out_dtype), r->us,
-           r->limit_us, 100 * r->limit_us / r->us, r->bytes / r->us * 1e-3, r->flops / r->us * 1e-6, r->host_us);
+    printf("%3s %5d %8d %2d %4d %4d %4d %4s %9.2f %9.2f %6.1f%% %7.0f %8.1f %7.2f",
+           cli_name_of(cli_variant_names, (int)s->variant), s->batch, s->seq_len, s->next_n, s->num_heads, s->head_dim,
+           s->block_size, cli_name_of(cli_dtype_names, (int)s->out_dtype), r->us, r->limit_us,
+           100 * r->limit_us / r->us, r->bytes / r->us * 1e-3, r->flops / r->us * 1e-6, r->host_us);
     if (rival_us > 0) {
         printf(" %9.2f %6.2fx", rival_us, rival_us / r->us);
     }
@@ -264,6 +277,7 @@ static void report_row(const bench_shape *s, const bench_result *r, double rival
     cli_progress_clear();
     report_object(NULL);
     report_text("type", "shape");
+    report_text("op", cli_name_of(cli_variant_names, (int)s->variant));
     report_int("batch", s->batch);
     report_int("seq_len", s->seq_len);
     report_int("next_n", s->next_n);
@@ -386,8 +400,9 @@ static int run_shapes(const struct options *o, bench *b) {
         }
         bench_result result;
         if (bench_measure(b, &shape, &o->settings, &result) != CLI_OK) {
-            cli_error("bench", "batch %d, seq-len %d, next-n %d, num-heads %d, head-dim %d, block-size %d failed",
-                      shape.batch, shape.seq_len, shape.next_n, shape.num_heads, shape.head_dim, shape.block_size);
+            cli_error("bench", "%s: batch %d, seq-len %d, next-n %d, num-heads %d, head-dim %d, block-size %d failed",
+                      cli_name_of(cli_variant_names, (int)shape.variant), shape.batch, shape.seq_len, shape.next_n,
+                      shape.num_heads, shape.head_dim, shape.block_size);
             sum.failed++;
             continue;
         }
@@ -477,8 +492,8 @@ int cmd_bench(int argc, char **argv) {
     argp_parse(&argp, argc, argv, 0, NULL, &options);
     set_defaults(&options);
     int exit_code = run(&options);
-    cli_ints *lists[] = {&options.batches,   &options.seq_lens,    &options.next_ns,   &options.num_heads,
-                         &options.head_dims, &options.block_sizes, &options.out_dtypes};
+    cli_ints *lists[] = {&options.variants,  &options.batches,   &options.seq_lens,    &options.next_ns,
+                         &options.num_heads, &options.head_dims, &options.block_sizes, &options.out_dtypes};
     for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]); i++) {
         cli_ints_free(lists[i]);
     }

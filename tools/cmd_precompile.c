@@ -10,7 +10,7 @@
 struct options {
     attns_context_params context;
     cli_strings archs;
-    cli_ints variants, num_heads, head_dims, block_sizes, next_ns, out_dtypes, acc_dtypes, epi_dtypes;
+    cli_ints variants, num_heads, head_dims, block_sizes, next_ns, out_dtypes, acc_dtypes, epi_dtypes, kv_sfs;
     int jobs;
     bool json;
 };
@@ -25,8 +25,11 @@ enum {
     KEY_OUT_DTYPE,
     KEY_ACC_DTYPE,
     KEY_EPI_DTYPE,
+    KEY_KV_SF,
     KEY_JSON
 };
+
+static const cli_name kv_sf_names[] = {{"plain", 0}, {"interleaved", 1}, {NULL, 0}};
 
 static error_t parse(int key, char *arg, struct argp_state *state) {
     struct options *o = state->input;
@@ -61,6 +64,9 @@ static error_t parse(int key, char *arg, struct argp_state *state) {
     case KEY_EPI_DTYPE:
         cli_parse_names(state, "--epi-dtype", arg, cli_dtype_names, &o->epi_dtypes);
         return 0;
+    case KEY_KV_SF:
+        cli_parse_names(state, "--kv-sf", arg, kv_sf_names, &o->kv_sfs);
+        return 0;
     case 'j':
         o->jobs = cli_parse_int(state, "--jobs", arg, 1, 1024);
         return 0;
@@ -76,15 +82,20 @@ static error_t parse(int key, char *arg, struct argp_state *state) {
 }
 
 static const struct argp_option option_list[] = {
-    {"arch", KEY_ARCH, "LIST", 0, "Targets, such as sm_90a (default: the devices of this machine)", 0},
-    {"variant", KEY_VARIANT, "LIST", 0, "Operations: fp8 (default: fp8)", 0},
+    {"arch", KEY_ARCH, "LIST", 0,
+     "Targets, such as sm_90a; all: what NVRTC knows from sm_80 on, where there is a kernel (default: the devices of "
+     "this machine)",
+     0},
+    {"variant", KEY_VARIANT, "LIST", 0, "Operations: fp8, fp4 (default: fp8)", 0},
     {"num-heads", KEY_NUM_HEADS, "LIST", 0, "Query heads (default: 64)", 0},
     {"head-dim", KEY_HEAD_DIM, "LIST", 0, "Elements of a head (default: 128)", 0},
     {"block-size", KEY_BLOCK_SIZE, "LIST", 0, "Tokens of a KV block (default: 64)", 0},
     {"next-n", KEY_NEXT_N, "LIST", 0, "Query slots of a request (default: 1-4)", 0},
-    {"out-dtype", KEY_OUT_DTYPE, "LIST", 0, "Output types: f32, f16, bf16 (default: f32)", 0},
-    {"acc-dtype", KEY_ACC_DTYPE, "LIST", 0, "Tensor-core accumulators: f32, f16 (default: f32)", 0},
-    {"epi-dtype", KEY_EPI_DTYPE, "LIST", 0, "Types of the head sum: f32, f16 (default: f32)", 0},
+    {"out-dtype", KEY_OUT_DTYPE, "LIST", 0, "Output types: f32, f16, bf16 (default: f32 for fp8, bf16 for fp4)", 0},
+    {"acc-dtype", KEY_ACC_DTYPE, "LIST", 0, "Tensor-core accumulators of fp8: f32, f16 (default: f32)", 0},
+    {"epi-dtype", KEY_EPI_DTYPE, "LIST", 0, "Types of the head sum of fp8: f32, f16 (default: f32)", 0},
+    {"kv-sf", KEY_KV_SF, "LIST", 0,
+     "Order of the KV scales of fp4 with block size 128: plain, interleaved (default: plain)", 0},
     {"jobs", 'j', "N", 0, "Compiler threads (default: one per CPU)", 0},
     {"json", KEY_JSON, NULL, 0, "One JSON object per kernel and one with the totals", 0},
     {0},
@@ -211,6 +222,14 @@ static int precompile(attns_context *ctx, const struct options *o) {
     attns_dtype *acc_dtypes = dtypes_of(&o->acc_dtypes);
     attns_dtype *epi_dtypes = dtypes_of(&o->epi_dtypes);
     attns_variant *variants = variants_of(&o->variants);
+    bool kv_sfs[2] = {false, false};
+    size_t num_kv_sfs = 0; /* each order once, however often it is listed */
+    for (size_t i = 0; i < o->kv_sfs.count; i++) {
+        bool order = o->kv_sfs.values[i] != 0;
+        if (num_kv_sfs == 0 || (num_kv_sfs == 1 && kv_sfs[0] != order)) {
+            kv_sfs[num_kv_sfs++] = order;
+        }
+    }
     const attns_precompile_params params = {
         .archs = o->archs.values,
         .num_archs = o->archs.count,
@@ -230,6 +249,8 @@ static int precompile(attns_context *ctx, const struct options *o) {
         .num_acc_dtypes = o->acc_dtypes.count,
         .epi_dtypes = epi_dtypes,
         .num_epi_dtypes = o->epi_dtypes.count,
+        .kv_sf_interleaved = o->kv_sfs.count == 0 ? NULL : kv_sfs,
+        .num_kv_sf_interleaved = num_kv_sfs,
         .jobs = o->jobs,
         .progress = on_kernel,
         .progress_user = &tally,
@@ -285,8 +306,9 @@ int cmd_precompile(int argc, char **argv) {
         attns_context_destroy(ctx);
     }
     cli_strings_free(&options.archs);
-    cli_ints *lists[] = {&options.variants, &options.num_heads,  &options.head_dims,  &options.block_sizes,
-                         &options.next_ns,  &options.out_dtypes, &options.acc_dtypes, &options.epi_dtypes};
+    cli_ints *lists[] = {&options.variants,    &options.num_heads,  &options.head_dims,
+                         &options.block_sizes, &options.next_ns,    &options.out_dtypes,
+                         &options.acc_dtypes,  &options.epi_dtypes, &options.kv_sfs};
     for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]); i++) {
         cli_ints_free(lists[i]);
     }

@@ -160,6 +160,8 @@ static attns_status fail_would_compile(const cold_request *request) {
                             problem->kind == ATTNS_KERNEL_FP4_LOGITS ? "fp4" : "fp8", problem->num_heads,
                             problem->head_dim, problem->block_size, problem->next_n);
         attns_strbuf_printf(&command, " --out-dtype %s", attns_dtype_name((attns_dtype)problem->out_dtype));
+        if (problem->kv_sf_interleaved)
+            attns_strbuf_puts(&command, " --kv-sf interleaved");
     }
     if (problem->kind == ATTNS_KERNEL_FP8_LOGITS) {
         if (problem->acc_dtype != ATTNS_DTYPE_F32)
