@@ -78,6 +78,11 @@ static attns_status list_targets(const struct options *o, const attns_context *c
  * dtypes. */
 static bool select_kernel(const attns_context *ctx, const attns_target *target, attns_variant variant,
                           attns_selection *selection) {
+    *selection = (attns_selection){.family = ATTNS_FAMILY_NONE};
+    if (variant != ATTNS_VARIANT_FP8 && variant != ATTNS_VARIANT_FP4) {
+        snprintf(selection->reason, sizeof(selection->reason), "one kernel for all targets");
+        return true;
+    }
     const attns_problem problem = {.kind = variant == ATTNS_VARIANT_FP4 ? ATTNS_KERNEL_FP4_LOGITS
                                                                         : ATTNS_KERNEL_FP8_LOGITS};
     if (attns_plan_select(&problem, target, ctx->family_choice, selection) == ATTNS_OK) {

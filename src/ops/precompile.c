@@ -2,15 +2,15 @@
  *
  * precompile_paged_mqa_logits: the product of all lists, checked as a whole, then compiled by a few threads. */
 #include <pthread.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "core/context.h"
+#include "jit/compile_gate.h"
 #include "jit/kernel_store.h"
+#include "plan/kernel_name.h"
 #include "plan/supported.h"
 
 #define MAX_THREADS     256
@@ -34,6 +34,7 @@ typedef struct target_list {
     uint32_t *builds;
     bool *by_name; /* not through "all" or a device */
     size_t count;
+    size_t general; /* so many of them, the first, are for kernels that name no target */
 } target_list;
 
 static void free_targets(target_list *list) {
@@ -42,7 +43,7 @@ static void free_targets(target_list *list) {
     free(list->by_name);
 }
 
-static attns_status add_job(attns_context *ctx, job_list *list, const attns_problem *problem,
+static attns_status add_job(attns_family_choice choice, job_list *list, const attns_problem *problem,
                             const attns_target *target, uint32_t build) {
     if (list->count == list->capacity) {
         size_t capacity = list->capacity ? 2 * list->capacity : 64;
@@ -52,7 +53,7 @@ static attns_status add_job(attns_context *ctx, job_list *list, const attns_prob
         list->jobs = grown;
         list->capacity = capacity;
     }
-    attns_status status = attns_plan_make(problem, target, ctx->family_choice, &list->jobs[list->count].plan);
+    attns_status status = attns_plan_make(problem, target, choice, &list->jobs[list->count].plan);
     if (status == ATTNS_OK)
         list->jobs[list->count++].build = build;
     return status;
@@ -79,6 +80,21 @@ typedef struct value_lists {
         lists->count = params->name ? params->count : sizeof(default_values) / sizeof((default_values)[0]);            \
     } while (0)
 
+static bool is_indexer(attns_variant variant) {
+    return variant == ATTNS_VARIANT_INDEXER_BF16 || variant == ATTNS_VARIANT_INDEXER_NVFP4;
+}
+
+static bool is_logits(attns_variant variant) {
+    return variant == ATTNS_VARIANT_FP8 || variant == ATTNS_VARIANT_FP4;
+}
+
+static bool has_variant(const value_lists *lists, attns_variant variant) {
+    for (size_t i = 0; i < lists->num_variants; i++)
+        if (lists->variants[i] == variant)
+            return true;
+    return false;
+}
+
 static attns_status read_lists(const attns_precompile_params *params, value_lists *lists) {
     static const attns_variant variants[] = {ATTNS_VARIANT_FP8};
     static const int num_heads[] = {64}, head_dims[] = {128}, block_sizes[] = {64}, next_ns[] = {1, 2, 3, 4};
@@ -94,9 +110,10 @@ static attns_status read_lists(const attns_precompile_params *params, value_list
     READ_LIST(epi_dtypes, num_epi_dtypes, dtypes);
     READ_LIST(kv_sf_interleaved, num_kv_sf_interleaved, plain);
     for (size_t i = 0; i < lists->num_variants; i++)
-        if (lists->variants[i] != ATTNS_VARIANT_FP8 && lists->variants[i] != ATTNS_VARIANT_FP4)
-            return attns_fail(ATTNS_ERROR_UNSUPPORTED, "variants: %d, accepted: 1 (fp8), 2 (fp4)",
-                              (int)lists->variants[i]);
+        if (!is_logits(lists->variants[i]) && !is_indexer(lists->variants[i]))
+            return attns_fail(ATTNS_ERROR_UNSUPPORTED, "variants: %d, accepted: %d (fp8), %d (fp4), %d or %d (indexer)",
+                              (int)lists->variants[i], (int)ATTNS_VARIANT_FP8, (int)ATTNS_VARIANT_FP4,
+                              (int)ATTNS_VARIANT_INDEXER_BF16, (int)ATTNS_VARIANT_INDEXER_NVFP4);
 
     size_t product = 1;
     const size_t counts[] = {lists->num_variants,    lists->num_num_heads,  lists->num_head_dims,
@@ -152,7 +169,7 @@ static size_t drop_repeated(attns_problem *problems, size_t count) {
     return kept;
 }
 
-/* Every combination once, malloc'ed. */
+/* Every combination of the logits variants once, malloc'ed. */
 static attns_status make_problems(const value_lists *lists, attns_problem **problems, size_t *count) {
     const size_t counts[NUM_LISTS] = {lists->num_variants,    lists->num_num_heads,  lists->num_head_dims,
                                       lists->num_block_sizes, lists->num_next_ns,    lists->num_out_dtypes,
@@ -163,8 +180,10 @@ static attns_status make_problems(const value_lists *lists, attns_problem **prob
     *problems = malloc(product * sizeof **problems);
     if (!*problems)
         return attns_fail(ATTNS_ERROR_OUT_OF_MEMORY, "out of memory for a list of %zu kernels", product);
-    for (*count = 0; *count < product; ++*count) {
-        (*problems)[*count] = problem_at(lists, index);
+    *count = 0;
+    for (size_t i = 0; i < product; i++) {
+        if (is_logits(lists->variants[index[VARIANT]]))
+            (*problems)[(*count)++] = problem_at(lists, index);
         /* Count up like an odometer, the first list fastest. */
         for (size_t digit = 0; digit < NUM_LISTS && ++index[digit] == counts[digit]; digit++)
             index[digit] = 0;
@@ -173,28 +192,96 @@ static attns_status make_problems(const value_lists *lists, attns_problem **prob
     return ATTNS_OK;
 }
 
-/* All problems for one target, and the schedule kernel. What has no kernel is an error, unless the target was not asked
- * for by name: then it is passed over. */
-static attns_status add_target(attns_context *ctx, job_list *jobs, const attns_problem *problems, size_t count,
+/* What has no kernel is an error, unless the target was not asked for by name: then it is passed over. */
+static attns_status add_logits(attns_context *ctx, job_list *jobs, const attns_problem *problem,
                                const attns_target *target, uint32_t build, bool by_name) {
+    attns_selection selection;
+    attns_status status = attns_problem_check(problem);
+    if (status != ATTNS_OK)
+        return status;
+    status = attns_plan_select(problem, target, ctx->family_choice, &selection);
+    if (status == ATTNS_OK)
+        return add_job(ctx->family_choice, jobs, problem, target, build);
+    return by_name ? status : ATTNS_OK;
+}
+
+static attns_status add_single(attns_context *ctx, job_list *jobs, attns_kernel_kind kind, const attns_target *target,
+                               uint32_t build) {
+    const attns_problem problem = {.kind = kind};
+    return add_job(ctx->family_choice, jobs, &problem, target, build);
+}
+
+/* Everything for one target: the logits kernels with the schedule kernel, and indexer_scores, where the other lists do
+ * not matter. */
+static attns_status add_kernels(attns_context *ctx, job_list *jobs, const value_lists *lists,
+                                const attns_problem *problems, size_t num_problems, const attns_target *target,
+                                uint32_t build, bool by_name) {
     attns_status status = ATTNS_OK;
-    size_t before = jobs->count;
-    for (size_t i = 0; i < count && status == ATTNS_OK; i++) {
-        attns_selection selection;
-        status = attns_problem_check(&problems[i]);
+    const size_t before = jobs->count;
+    for (size_t i = 0; i < num_problems && status == ATTNS_OK; i++)
+        status = add_logits(ctx, jobs, &problems[i], target, build, by_name);
+    if (status == ATTNS_OK && jobs->count > before)
+        status = add_single(ctx, jobs, ATTNS_KERNEL_SCHEDULE, target, build);
+    if (status == ATTNS_OK && has_variant(lists, ATTNS_VARIANT_INDEXER_BF16))
+        status = add_single(ctx, jobs, ATTNS_KERNEL_INDEXER_BF16, target, build);
+    if (status == ATTNS_OK && has_variant(lists, ATTNS_VARIANT_INDEXER_NVFP4))
+        status = add_single(ctx, jobs, ATTNS_KERNEL_INDEXER_NVFP4, target, build);
+    return status;
+}
+
+/* ---- Kernels by name ---- */
+
+static attns_status refuse_lists(const attns_precompile_params *params) {
+    if (params->variants || params->num_heads || params->head_dims || params->block_sizes || params->next_ns ||
+        params->out_dtypes || params->acc_dtypes || params->epi_dtypes || params->kv_sf_interleaved)
+        return attns_fail(ATTNS_ERROR_INVALID_ARGUMENT, "kernels: given together with lists of values; give either");
+    return ATTNS_OK;
+}
+
+static attns_status read_reference(attns_context *ctx, const char *text, attns_kernel_reference *reference) {
+    const char *end = text ? text : "";
+    const attns_kernel_found found =
+        text ? attns_kernel_reference_parse(text, reference, &end) : ATTNS_KERNEL_NOT_FOUND;
+    if (found != ATTNS_KERNEL_FOUND || *end)
+        return attns_fail(ATTNS_ERROR_INVALID_ARGUMENT,
+                          "kernels: '%s' names no kernel (from '%s' on), accepted: names as in messages and records, "
+                          "such as 'paged_mqa_logits_schedule for sm_90a'",
+                          text ? text : "(NULL)", end);
+    if (reference->ptx && !ctx->load_ptx)
+        return attns_fail(ATTNS_ERROR_INVALID_ARGUMENT,
+                          "kernels: '%s' is PTX, which only a context with load_ptx (ATTNS_LOAD_PTX=1) can make", text);
+    return ATTNS_OK;
+}
+
+static bool has_job(const job_list *list, const attns_plan *plan) {
+    for (size_t i = 0; i < list->count; i++)
+        if (strcmp(list->jobs[i].plan.name, plan->name) == 0 &&
+            strcmp(list->jobs[i].plan.target.arch, plan->target.arch) == 0)
+            return true;
+    return false;
+}
+
+/* Each once, although records of several processes repeat them. */
+static attns_status add_named(attns_context *ctx, job_list *jobs, const attns_precompile_params *params,
+                              const target_list *targets) {
+    for (size_t i = 0; i < params->num_kernels; i++) {
+        attns_kernel_reference reference;
+        attns_status status = read_reference(ctx, params->kernels[i], &reference);
+        for (size_t t = 0; t < targets->count && status == ATTNS_OK; t++) {
+            if (reference.arch[0] ? strcmp(reference.arch, targets->targets[t].arch) != 0 : t >= targets->general)
+                continue;
+            const attns_family_choice choice = reference.portable ? ATTNS_CHOOSE_PORTABLE : ATTNS_CHOOSE_AUTO;
+            status = add_job(choice, jobs, &reference.problem, &targets->targets[t], targets->builds[t]);
+            if (status == ATTNS_OK && jobs->count > 1) {
+                const job last = jobs->jobs[--jobs->count];
+                if (!has_job(jobs, &last.plan))
+                    jobs->count++;
+            }
+        }
         if (status != ATTNS_OK)
             return status;
-        status = attns_plan_select(&problems[i], target, ctx->family_choice, &selection);
-        if (status == ATTNS_OK)
-            status = add_job(ctx, jobs, &problems[i], target, build);
-        else if (!by_name)
-            status = ATTNS_OK;
     }
-    if (status == ATTNS_OK && jobs->count > before) {
-        const attns_problem schedule = {.kind = ATTNS_KERNEL_SCHEDULE};
-        status = add_job(ctx, jobs, &schedule, target, build);
-    }
-    return status;
+    return ATTNS_OK;
 }
 
 /* ---- Targets ---- */
@@ -219,21 +306,39 @@ static void add_to_targets(target_list *list, const attns_target *target, bool b
     list->targets[list->count++] = *target;
 }
 
-/* The best target of a device that NVRTC knows; just the best one without NVRTC. */
-static attns_status best_target(attns_nvrtc_set *nvrtc, int compute_capability, attns_target *target) {
-    attns_target targets[ATTNS_MAX_TARGETS];
+static bool has_target(const target_list *list, const char *arch) {
+    for (size_t i = 0; i < list->count; i++)
+        if (strcmp(list->targets[i].arch, arch) == 0)
+            return true;
+    return false;
+}
+
+/* The target that a call on such a device compiles for: the best one that NVRTC knows, or the best one if none is
+ * known. */
+static attns_status best_target(attns_context *ctx, const char *device, int compute_capability, attns_target *target) {
+    attns_target candidates[ATTNS_MAX_TARGETS];
     size_t count = 0;
-    attns_status status = attns_targets_of_device(compute_capability, targets, &count);
+    attns_status status = attns_targets_of_device(compute_capability, candidates, &count);
     if (status != ATTNS_OK)
         return status;
-    for (size_t i = 0; i < count; i++) {
-        const attns_nvrtc *library = NULL;
-        *target = targets[i];
-        if (!nvrtc || attns_nvrtc_for_arch(nvrtc, targets[i].arch, &library) == ATTNS_OK)
-            return ATTNS_OK;
+    attns_nvrtc_set *set = NULL;
+    const attns_nvrtc *nvrtc = NULL;
+    attns_saved_error saved;
+    attns_error_save(&saved);
+    *target = candidates[0];
+    if (attns_context_nvrtc(ctx, &set) == ATTNS_OK) {
+        for (size_t i = 0; i < count; i++) {
+            if (attns_nvrtc_for_arch(set, candidates[i].arch, &nvrtc) == ATTNS_OK) {
+                *target = candidates[i];
+                break;
+            }
+        }
     }
-    return attns_fail(ATTNS_ERROR_UNSUPPORTED_DEVICE, "compute capability %d.%d: %s", compute_capability / 10,
-                      compute_capability % 10, attns_last_error());
+    attns_error_restore(&saved);
+    if (strcmp(target->arch, candidates[0].arch) != 0)
+        attns_log(&ctx->logger, ATTNS_LOG_WARNING, "device %s: kernels are compiled for %s, as NVRTC does not know %s",
+                  device, target->arch, candidates[0].arch);
+    return ATTNS_OK;
 }
 
 /* One target for each architecture that NVRTC knows, from 8.0 on, where there is a kernel. */
@@ -248,7 +353,9 @@ static attns_status targets_of_nvrtc(attns_context *ctx, target_list *list) {
     int number = 0, length = 0;
     for (; sscanf(rest, " sm_%d%n", &number, &length) == 1; rest += length) {
         attns_target target;
-        if (number >= 80 && best_target(set, number, &target) == ATTNS_OK && !attns_target_is_ptx(&target))
+        char name[64];
+        snprintf(name, sizeof name, "of compute capability %d.%d", number / 10, number % 10);
+        if (number >= 80 && best_target(ctx, name, number, &target) == ATTNS_OK && !attns_target_is_ptx(&target))
             add_to_targets(list, &target, false);
     }
     attns_error_restore(&saved);
@@ -284,11 +391,7 @@ static attns_status targets_from_devices(attns_context *ctx, target_list *list) 
         return attns_fail(ATTNS_ERROR_INVALID_ARGUMENT, "%s: %s", advice, info.libcuda_error);
     if (info.num_devices == 0)
         return attns_fail(ATTNS_ERROR_INVALID_ARGUMENT, "%s: there is no CUDA device", advice);
-    attns_nvrtc_set *nvrtc = NULL;
-    if (info.libnvrtc)
-        status = attns_context_nvrtc(ctx, &nvrtc);
-    if (status == ATTNS_OK)
-        status = reserve_targets(list, (size_t)info.num_devices);
+    status = reserve_targets(list, (size_t)info.num_devices);
     attns_status last = ATTNS_OK;
     for (int i = 0; i < info.num_devices && status == ATTNS_OK; i++) {
         attns_device_info device;
@@ -296,7 +399,7 @@ static attns_status targets_from_devices(attns_context *ctx, target_list *list) 
         status = attns_get_device_info(ctx, i, &device);
         if (status != ATTNS_OK)
             break;
-        last = best_target(nvrtc, device.compute_capability, &target);
+        last = best_target(ctx, device.name, device.compute_capability, &target);
         if (last != ATTNS_OK)
             attns_log(&ctx->logger, ATTNS_LOG_WARNING, "device %d, %s: %s", i, device.name, attns_last_error());
         else
@@ -307,9 +410,42 @@ static attns_status targets_from_devices(attns_context *ctx, target_list *list) 
     return status;
 }
 
+/* Those that the kernels name; for kernels that name none those of `archs`, else the devices'. */
+static attns_status targets_from_kernels(attns_context *ctx, const attns_precompile_params *params, target_list *list) {
+    bool all_named = true;
+    target_list general = {0};
+    attns_status status = ATTNS_OK;
+    for (size_t i = 0; i < params->num_kernels && all_named; i++) {
+        attns_kernel_reference reference;
+        status = read_reference(ctx, params->kernels[i], &reference);
+        if (status != ATTNS_OK)
+            return status;
+        all_named = reference.arch[0] != '\0';
+    }
+    if (!all_named)
+        status = params->archs ? targets_from_names(ctx, params, &general) : targets_from_devices(ctx, &general);
+    if (status == ATTNS_OK)
+        status = reserve_targets(list, general.count + params->num_kernels);
+    for (size_t i = 0; i < general.count && status == ATTNS_OK; i++)
+        list->targets[list->count++] = general.targets[i];
+    list->general = list->count;
+    for (size_t i = 0; i < params->num_kernels && status == ATTNS_OK; i++) {
+        attns_kernel_reference reference;
+        status = read_reference(ctx, params->kernels[i], &reference);
+        if (status == ATTNS_OK && reference.arch[0] && !has_target(list, reference.arch)) {
+            status = attns_target_from_arch(reference.arch, &list->targets[list->count]);
+            list->count += status == ATTNS_OK;
+        }
+    }
+    free_targets(&general);
+    return status;
+}
+
 /* The NVRTC version for each target. Without any NVRTC the cache may still hold everything, as in an image that was
  * built elsewhere; what it lacks then fails with NVRTC's own message. */
 static attns_status find_builds(attns_context *ctx, target_list *list) {
+    if (ctx->forbid_compile)
+        return ATTNS_OK;
     attns_nvrtc_set *set = NULL;
     attns_saved_error saved;
     attns_error_save(&saved);
@@ -389,18 +525,9 @@ static void *worker(void *argument) {
     }
 }
 
-/* CPUs this process may use. */
-static size_t online_cpus(void) {
-    cpu_set_t set;
-    if (sched_getaffinity(0, sizeof set, &set) == 0)
-        return (size_t)CPU_COUNT(&set);
-    long online = sysconf(_SC_NPROCESSORS_ONLN);
-    return online > 0 ? (size_t)online : 1;
-}
-
 static attns_status run_jobs(attns_context *ctx, const attns_precompile_params *params, const job_list *jobs) {
     work_queue work = {.ctx = ctx, .params = params, .jobs = jobs, .first_failed = jobs->count};
-    size_t wanted = params->jobs ? (size_t)params->jobs : online_cpus();
+    size_t wanted = (size_t)(params->jobs ? params->jobs : attns_usable_cpus());
     if (wanted > jobs->count)
         wanted = jobs->count;
     if (wanted > MAX_THREADS)
@@ -431,8 +558,11 @@ attns_status attns_precompile_paged_mqa_logits(attns_context *ctx, const attns_p
     if (!params->archs != !params->num_archs)
         return attns_fail(ATTNS_ERROR_INVALID_ARGUMENT, "archs: %s, but num_archs is %zu",
                           params->archs ? "a list" : "NULL", params->num_archs);
+    if (!params->kernels != !params->num_kernels)
+        return attns_fail(ATTNS_ERROR_INVALID_ARGUMENT, "kernels: %s, but num_kernels is %zu",
+                          params->kernels ? "a list" : "NULL", params->num_kernels);
     value_lists lists = {0};
-    attns_status status = read_lists(params, &lists);
+    attns_status status = params->kernels ? refuse_lists(params) : read_lists(params, &lists);
     if (status != ATTNS_OK)
         return status;
 
@@ -440,20 +570,27 @@ attns_status attns_precompile_paged_mqa_logits(attns_context *ctx, const attns_p
     job_list jobs = {0};
     attns_problem *problems = NULL;
     size_t num_problems = 0;
-    status = make_problems(&lists, &problems, &num_problems);
-    if (status == ATTNS_OK)
+    if (!params->kernels)
+        status = make_problems(&lists, &problems, &num_problems);
+    if (status != ATTNS_OK)
+        return status;
+    if (params->kernels)
+        status = targets_from_kernels(ctx, params, &targets);
+    else
         status = params->archs ? targets_from_names(ctx, params, &targets) : targets_from_devices(ctx, &targets);
     if (status == ATTNS_OK)
         status = find_builds(ctx, &targets);
-    for (size_t i = 0; i < targets.count && status == ATTNS_OK; i++)
-        status =
-            add_target(ctx, &jobs, problems, num_problems, &targets.targets[i], targets.builds[i], targets.by_name[i]);
-    if (status == ATTNS_OK && jobs.count == 0)
+    if (params->kernels && status == ATTNS_OK)
+        status = add_named(ctx, &jobs, params, &targets);
+    for (size_t i = 0; !params->kernels && i < targets.count && status == ATTNS_OK; i++)
+        status = add_kernels(ctx, &jobs, &lists, problems, num_problems, &targets.targets[i], targets.builds[i],
+                             targets.by_name[i]);
+    if (status == ATTNS_OK && jobs.count == 0 && targets.count > 0)
         status = attns_fail(ATTNS_ERROR_UNSUPPORTED, "no kernel for any of the targets: %s", attns_last_error());
     if (status == ATTNS_OK)
         status = run_jobs(ctx, params, &jobs);
-    free(jobs.jobs);
     free(problems);
+    free(jobs.jobs);
     free_targets(&targets);
     return status;
 }

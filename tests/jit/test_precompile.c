@@ -118,8 +118,8 @@ static void record_arch(void *user, size_t done, size_t total, const attns_preco
         snprintf(record->archs[record->count++], sizeof record->archs[0], "%s", result->arch);
 }
 
-/* Every architecture that the compiler knows, from 8.0 on, is compiled for if there is a kernel, and nothing else is: the
- * fake one knows 80, 90, 100 and 103. */
+/* Every architecture that the compiler knows, from 8.0 on, is compiled for if there is a kernel, and nothing else is:
+ * the fake one knows 80, 90, 100 and 103. */
 static void test_all_archs(void **state) {
     jit_fixture *fixture = *state;
     fixture->params.template_dir = ""; /* the shipped templates, whichever there are */
@@ -140,7 +140,10 @@ static void test_all_archs(void **state) {
         size_t found = 0;
         for (size_t k = 0; k < record.count; k++)
             found += strcmp(record.archs[k], best[i]) == 0;
-        const bool exists = attns_target_from_arch(best[i], &target) == ATTNS_OK;
+        const attns_problem fp8 = {.kind = ATTNS_KERNEL_FP8_LOGITS};
+        attns_selection selection;
+        const bool exists = attns_target_from_arch(best[i], &target) == ATTNS_OK &&
+                            attns_plan_select(&fp8, &target, ATTNS_CHOOSE_AUTO, &selection) == ATTNS_OK;
         assert_int_equal(found, exists ? 2 : 0); /* logits and schedule */
         expected += found;
     }
@@ -155,8 +158,8 @@ static void test_all_archs(void **state) {
     attns_context_destroy(ctx);
 }
 
-/* Both variants by one call: each with its own default output; acc_dtypes are of fp8 alone, interleaved scales of blocks
- * of 128. What has no kernel fails as a whole, before anything is compiled. */
+/* Both variants by one call: each with its own default output; acc_dtypes are of fp8 alone, interleaved scales of
+ * blocks of 128. What has no kernel fails as a whole, before anything is compiled. */
 static void test_variants(void **state) {
     jit_fixture *fixture = *state;
     fixture->params.template_dir = "";
