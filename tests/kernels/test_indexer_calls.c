@@ -217,6 +217,7 @@ static void test_offsets_beyond_4_gib(void **state) {
 }
 
 int main(void) {
+    fx.without_logits = true;
     int code = fixture_open();
     if (code)
         return code;
