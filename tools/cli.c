@@ -107,6 +107,8 @@ const cli_name cli_dtype_names[] = {
 const cli_name cli_variant_names[] = {
     {"fp8", ATTNS_VARIANT_FP8},
     {"fp4", ATTNS_VARIANT_FP4},
+    {"indexer-bf16", ATTNS_VARIANT_INDEXER_BF16},
+    {"indexer-nvfp4", ATTNS_VARIANT_INDEXER_NVFP4},
     {NULL, 0},
 };
 

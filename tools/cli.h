@@ -33,7 +33,7 @@ typedef struct cli_name {
 } cli_name;
 
 extern const cli_name cli_dtype_names[];   /* f32, f16, bf16; ends with a NULL name */
-extern const cli_name cli_variant_names[]; /* fp8, fp4 */
+extern const cli_name cli_variant_names[]; /* fp8, fp4, indexer-bf16, indexer-nvfp4 */
 
 /* "f32,bf16": names of a table that ends with a NULL name. */
 void cli_parse_names(const struct argp_state *state, const char *option, const char *text, const cli_name *names,

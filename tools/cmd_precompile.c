@@ -88,7 +88,7 @@ static error_t parse(int key, char *arg, struct argp_state *state) {
 
 static const struct argp_option option_list[] = {
     {"arch", KEY_ARCH, "LIST", 0, "Targets, such as sm_90a (default: the devices of this machine)", 0},
-    {"variant", KEY_VARIANT, "LIST", 0, "Operations: fp8 (default: fp8)", 0},
+    {"variant", KEY_VARIANT, "LIST", 0, "Operations: fp8, indexer-bf16, indexer-nvfp4 (default: fp8)", 0},
     {"num-heads", KEY_NUM_HEADS, "LIST", 0, "Query heads (default: 64)", 0},
     {"head-dim", KEY_HEAD_DIM, "LIST", 0, "Elements of a head (default: 128)", 0},
     {"block-size", KEY_BLOCK_SIZE, "LIST", 0, "Tokens of a KV block (default: 64)", 0},

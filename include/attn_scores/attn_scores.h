@@ -160,8 +160,10 @@ typedef enum attns_dtype {
 } attns_dtype;
 
 typedef enum attns_variant {
-    ATTNS_VARIANT_FP8 = 1, /* fp8_paged_mqa_logits */
-    ATTNS_VARIANT_FP4 = 2  /* fp4_paged_mqa_logits */
+    ATTNS_VARIANT_FP8 = 1,          /* fp8_paged_mqa_logits */
+    ATTNS_VARIANT_FP4 = 2,          /* fp4_paged_mqa_logits */
+    ATTNS_VARIANT_INDEXER_BF16 = 3, /* indexer_scores; for attns_precompile_params only, as the next */
+    ATTNS_VARIANT_INDEXER_NVFP4 = 4 /* indexer_scores */
 } attns_variant;
 
 /* DLPack >= 1.1 type codes that older dlpack.h files do not name (dmlc/dlpack, include/dlpack/dlpack.h). */
@@ -277,6 +279,45 @@ typedef struct attns_schedule_params {
 ATTNS_API attns_status attns_compute_paged_mqa_logits_schedule(attns_context *ctx, const attns_schedule_params *params,
                                                                CUstream stream);
 
+/* ---- indexer_scores ------------------------------------------------------------------------------------------ */
+
+/* scores[r, k] = query[r, :] . key k of row r's request: one query head of 128 dims, no weight, no ReLU, no mask.
+ *
+ * Rows come in `groups` groups of consecutive rows, all of rows / groups rows, 1 to 8: a decode step's token and its
+ * draft tokens. All rows of group g are scored against the same keys, those of request requests[g].
+ *
+ * Two formats. BF16. NVFP4: two E2M1 values to a byte, the even one in the low nibble, and an E4M3 scale for every 16
+ * values, of queries and keys alike; there is no global scale. All tensors are on one CUDA device, the one `stream`
+ * belongs to. Runs on every device from compute capability 8.0 on. */
+typedef struct attns_indexer_scores_params {
+    const DLTensor *query;           /* BF16: [rows, 128] bfloat16; NVFP4: [rows, 64] uint8. Inner stride 1; address and
+                                        row stride multiples of 16 bytes; rows below 2^30 */
+    const DLTensor *query_scales;    /* NVFP4: [rows, 8] float8_e4m3fn or uint8; inner stride 1; address and row stride
+                                        multiples of 8 bytes. BF16: NULL */
+    const DLTensor *key_cache;       /* BF16: [pages, 64, 128] bfloat16; NVFP4: [pages, 64, 64] uint8. Inner dims dense;
+                                        pages any multiple of 16 bytes apart; address a multiple of 16 */
+    const DLTensor *key_scales;      /* NVFP4: [pages, 64, 8] float8_e4m3fn or uint8, paged like the keys. Inner dims dense;
+                                        pages any multiple of 8 bytes apart; address a multiple of 8. BF16: NULL */
+    const DLTensor *block_table;     /* [requests, blocks] int32: each request's pages of 64 keys; inner stride 1, any row
+                                        stride; blocks >= ceil(max_context / 64). A page outside [0, pages) reads as
+                                        zeros */
+    const DLTensor *context_lengths; /* [groups] int32, any stride: each group's number of keys. Clamped on the device to
+                                        [0, max_context] */
+    const DLTensor *requests;        /* [groups] int32, any stride: each group's row of block_table. One outside [0,
+                                        requests) has keys of zeros. Of a group of length 0 it may be anything */
+    const DLTensor *scores;          /* [rows, max_context] float32; inner stride 1, any row stride, rows may not overlap;
+                                        max_context up to 2^30. Written exactly in columns [0, length of the row's group) */
+    bool enable_pdl;                 /* programmatic dependent launch, as in attns_fp8_paged_mqa_logits_params; without
+                                        effect before compute capability 9.0 */
+} attns_indexer_scores_params;
+
+/* Queues one kernel on `stream`. Of the keys only those below a group's length are read, and of the block table only the
+ * columns that hold them. A score's bits depend on its query row and its key only: not on the group, the batch or the
+ * schedule (they may differ between architectures). Compiling, capturing and threads as for fp8_paged_mqa_logits; there
+ * is one kernel for each format. 0 rows is success and launches nothing. */
+ATTNS_API attns_status attns_indexer_scores(attns_context *ctx, const attns_indexer_scores_params *params,
+                                            CUstream stream);
+
 /* ---- precompile_paged_mqa_logits ----------------------------------------------------------------------------- */
 
 typedef enum attns_kernel_source {
@@ -332,9 +373,10 @@ typedef struct attns_precompile_params {
 } attns_precompile_params;
 
 /* Compiles every kernel of the set that the cache does not hold, in parallel, and stores it; the schedule kernel of
- * each architecture comes along, unless kernels are named. Needs NVRTC but no GPU. Blocks until done. All kernels are
- * tried; the status is that of the first that failed. An architecture or shape that cannot be served is refused before
- * anything is compiled. With forbid_compile it only checks that everything is there. */
+ * each architecture comes along, unless kernels are named. ATTNS_VARIANT_INDEXER_* stand for one kernel each, whatever
+ * the other lists say. Needs NVRTC but no GPU. Blocks until done. All kernels are tried; the status is that of the first
+ * that failed. An architecture or shape that cannot be served is refused before anything is compiled. With
+ * forbid_compile it only checks that everything is there. */
 ATTNS_API attns_status attns_precompile_paged_mqa_logits(attns_context *ctx, const attns_precompile_params *params);
 
 /* ---- Reference ----------------------------------------------------------------------------------------------- */
@@ -350,6 +392,11 @@ ATTNS_API attns_status attns_reference_fp8_paged_mqa_logits(const attns_fp8_page
 /* Likewise; abs_sum receives sum_h |w_h| * sum_d |q_d * k_d|, of the numbers with their scales. */
 ATTNS_API attns_status attns_reference_fp4_paged_mqa_logits(const attns_fp4_paged_mqa_logits_params *params,
                                                             const DLTensor *abs_sum);
+
+/* indexer_scores on the CPU, likewise: every tensor in host memory, `scores` may also be float64, the same elements are
+ * written. `abs_sum`, if not NULL, is float64 of the shape of scores and receives sum_d |q_d * k_d|. Allocates nothing. */
+ATTNS_API attns_status attns_reference_indexer_scores(const attns_indexer_scores_params *params,
+                                                      const DLTensor *abs_sum);
 
 /* ---- Information --------------------------------------------------------------------------------------------- */
 

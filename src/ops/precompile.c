@@ -79,6 +79,17 @@ typedef struct value_lists {
         lists->count = params->name ? params->count : sizeof(default_values) / sizeof((default_values)[0]);            \
     } while (0)
 
+static bool is_indexer(attns_variant variant) {
+    return variant == ATTNS_VARIANT_INDEXER_BF16 || variant == ATTNS_VARIANT_INDEXER_NVFP4;
+}
+
+static bool has_variant(const value_lists *lists, attns_variant variant) {
+    for (size_t i = 0; i < lists->num_variants; i++)
+        if (lists->variants[i] == variant)
+            return true;
+    return false;
+}
+
 static attns_status read_lists(const attns_precompile_params *params, value_lists *lists) {
     static const attns_variant variants[] = {ATTNS_VARIANT_FP8};
     static const int num_heads[] = {64}, head_dims[] = {128}, block_sizes[] = {64}, next_ns[] = {1, 2, 3, 4};
@@ -92,9 +103,10 @@ static attns_status read_lists(const attns_precompile_params *params, value_list
     READ_LIST(acc_dtypes, num_acc_dtypes, dtypes);
     READ_LIST(epi_dtypes, num_epi_dtypes, dtypes);
     for (size_t i = 0; i < lists->num_variants; i++)
-        if (lists->variants[i] != ATTNS_VARIANT_FP8)
-            return attns_fail(ATTNS_ERROR_UNSUPPORTED, "variants: %d, accepted: %d (fp8)", (int)lists->variants[i],
-                              (int)ATTNS_VARIANT_FP8);
+        if (lists->variants[i] != ATTNS_VARIANT_FP8 && !is_indexer(lists->variants[i]))
+            return attns_fail(ATTNS_ERROR_UNSUPPORTED, "variants: %d, accepted: %d (fp8), %d or %d (indexer)",
+                              (int)lists->variants[i], (int)ATTNS_VARIANT_FP8, (int)ATTNS_VARIANT_INDEXER_BF16,
+                              (int)ATTNS_VARIANT_INDEXER_NVFP4);
 
     size_t product = 1;
     const size_t counts[] = {lists->num_variants, lists->num_num_heads,  lists->num_head_dims,  lists->num_block_sizes,
@@ -122,7 +134,7 @@ static bool is_repeated_dtype(const attns_dtype *values, size_t index) {
     return false;
 }
 
-/* Every combination for one target, each once although a list may repeat a value. */
+/* Every combination of logits kernels for one target, each once although a list may repeat a value. */
 static attns_status add_product(attns_context *ctx, job_list *jobs, const value_lists *lists,
                                 const attns_target *target, uint32_t build) {
     const size_t counts[] = {lists->num_num_heads,  lists->num_head_dims,  lists->num_block_sizes, lists->num_next_ns,
@@ -150,10 +162,29 @@ static attns_status add_product(attns_context *ctx, job_list *jobs, const value_
         for (digit = 0; digit < NUM_LISTS && ++index[digit] == counts[digit]; digit++)
             index[digit] = 0;
     }
-    if (status == ATTNS_OK) {
-        const attns_problem schedule = {.kind = ATTNS_KERNEL_SCHEDULE};
-        status = add_job(ctx->family_choice, jobs, &schedule, target, build);
+    return status;
+}
+
+static attns_status add_single(attns_context *ctx, job_list *jobs, attns_kernel_kind kind, const attns_target *target,
+                               uint32_t build) {
+    const attns_problem problem = {.kind = kind};
+    return add_job(ctx->family_choice, jobs, &problem, target, build);
+}
+
+/* Everything for one target: the logits kernels with the schedule kernel, and indexer_scores, where the other lists do not
+ * matter. */
+static attns_status add_kernels(attns_context *ctx, job_list *jobs, const value_lists *lists,
+                                const attns_target *target, uint32_t build) {
+    attns_status status = ATTNS_OK;
+    if (has_variant(lists, ATTNS_VARIANT_FP8)) {
+        status = add_product(ctx, jobs, lists, target, build);
+        if (status == ATTNS_OK)
+            status = add_single(ctx, jobs, ATTNS_KERNEL_SCHEDULE, target, build);
     }
+    if (status == ATTNS_OK && has_variant(lists, ATTNS_VARIANT_INDEXER_BF16))
+        status = add_single(ctx, jobs, ATTNS_KERNEL_INDEXER_BF16, target, build);
+    if (status == ATTNS_OK && has_variant(lists, ATTNS_VARIANT_INDEXER_NVFP4))
+        status = add_single(ctx, jobs, ATTNS_KERNEL_INDEXER_NVFP4, target, build);
     return status;
 }
 
@@ -467,7 +498,7 @@ attns_status attns_precompile_paged_mqa_logits(attns_context *ctx, const attns_p
     if (params->kernels && status == ATTNS_OK)
         status = add_named(ctx, &jobs, params, &targets);
     for (size_t i = 0; !params->kernels && i < targets.count && status == ATTNS_OK; i++)
-        status = add_product(ctx, &jobs, &lists, &targets.targets[i], targets.builds[i]);
+        status = add_kernels(ctx, &jobs, &lists, &targets.targets[i], targets.builds[i]);
     if (status == ATTNS_OK)
         status = run_jobs(ctx, params, &jobs);
     free(jobs.jobs);

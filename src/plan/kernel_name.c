@@ -43,6 +43,8 @@ static const operation operations[] = {
     {ATTNS_KERNEL_FP8_LOGITS, "fp8_paged_mqa_logits", fp8_fields},
     {ATTNS_KERNEL_FP4_LOGITS, "fp4_paged_mqa_logits", fp4_fields},
     {ATTNS_KERNEL_SCHEDULE, "paged_mqa_logits_schedule", no_fields},
+    {ATTNS_KERNEL_INDEXER_BF16, "indexer_scores_bf16", no_fields},
+    {ATTNS_KERNEL_INDEXER_NVFP4, "indexer_scores_nvfp4", no_fields},
 };
 #define NUM_OPERATIONS (sizeof operations / sizeof operations[0])
 

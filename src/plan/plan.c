@@ -93,6 +93,9 @@ attns_status attns_plan_make(const attns_problem *problem, const attns_target *t
     case ATTNS_KERNEL_FP8_LOGITS:
     case ATTNS_KERNEL_FP4_LOGITS:
         return plan_logits(problem, target, choice, plan);
+    case ATTNS_KERNEL_INDEXER_BF16:
+    case ATTNS_KERNEL_INDEXER_NVFP4:
+        return attns_plan_indexer(problem, plan);
     }
     return attns_fail(ATTNS_ERROR_INTERNAL, "kernel kind %d is unknown", (int)problem->kind);
 }
