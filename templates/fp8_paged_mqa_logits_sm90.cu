@@ -48,7 +48,7 @@ constexpr int BOXES = TILE_TOKENS / BOX_TOKENS;
 constexpr int BOX_SCALE_PITCH = BOX_TOKENS < 32 ? 32 : BOX_TOKENS; /* floats: TMA writes to multiples of 128 bytes */
 constexpr int SCALE_FLOATS = BOXES * BOX_SCALE_PITCH;
 
-/* Kernel argument; laid out alike in src/ops/fp8_paged_mqa_logits.c. Strides in elements. */
+/* Kernel argument; laid out alike in src/launch/sm90.c. Strides in elements. */
 struct Arguments {
     TensorMap q;      /* [B, next_n, H, D] bytes */
     TensorMap k;      /* [num_blocks, block_size, D] bytes */

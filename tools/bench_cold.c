@@ -54,7 +54,7 @@ static int child_compile(const attns_context_params *params, int ordinal, const 
         status = attns_target_from_arch(arch, &target);
     }
     if (status == ATTNS_OK) {
-        status = attns_plan_make(&problem, &target, &plan);
+        status = attns_plan_make(&problem, &target, ATTNS_CHOOSE_AUTO, &plan);
     }
     if (status == ATTNS_OK) {
         status = attns_image_get(ctx, &plan, true, 0, &image);

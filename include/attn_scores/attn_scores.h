@@ -109,6 +109,13 @@ typedef struct attns_context_params {
     bool load_ptx; /* ask NVRTC for PTX instead of a cubin and let the driver compile it: for the software GPU in
                       tools/ptxsim and for drivers newer than the compiler; PTX entries have cache keys of their own.
                       false: $ATTNS_LOAD_PTX, "1" or "0" (the default) */
+
+    /* For tests and benchmarks: which kernels serve, instead of the best ones for the device. */
+    const char *kernel_family; /* "tuned" or "portable": only kernels made for one architecture, or only those for every
+                                  architecture; "auto": tuned where there is one. NULL or "": $ATTNS_KERNEL_FAMILY,
+                                  then "auto" */
+    const char *arch;          /* compile for this target whatever the device is, e.g. "sm_90", or "compute_80" for PTX
+                                  that the driver compiles; NULL or "": $ATTNS_ARCH, then the device decides */
 } attns_context_params;
 
 /* Creates a context. Opens neither libcuda nor libnvrtc and touches no GPU: that happens in the first call that
@@ -140,12 +147,14 @@ typedef enum attns_dtype {
 } attns_dtype;
 
 typedef enum attns_variant {
-    ATTNS_VARIANT_FP8 = 1 /* fp8_paged_mqa_logits */
+    ATTNS_VARIANT_FP8 = 1, /* fp8_paged_mqa_logits */
+    ATTNS_VARIANT_FP4 = 2  /* fp4_paged_mqa_logits */
 } attns_variant;
 
 /* DLPack >= 1.1 type codes that older dlpack.h files do not name (dmlc/dlpack, include/dlpack/dlpack.h). */
 #define ATTNS_DL_FLOAT8_E4M3FN 10
 #define ATTNS_DL_FLOAT8_E5M2 12
+#define ATTNS_DL_FLOAT4_E2M1FN 17 /* with bits 4 and lanes 2: two numbers in a byte, torch.float4_e2m1fn_x2 */
 
 /* ---- Shapes -------------------------------------------------------------------------------------------------- */
 
@@ -201,12 +210,50 @@ typedef struct attns_fp8_paged_mqa_logits_params {
 ATTNS_API attns_status attns_fp8_paged_mqa_logits(attns_context *ctx, const attns_fp8_paged_mqa_logits_params *params,
                                                   CUstream stream);
 
+/* ---- fp4_paged_mqa_logits (MXFP4) ---------------------------------------------------------------------------- */
+
+/* logits[b*next_n + t, p] = sum_h weights[b*next_n + t, h] * relu(q[b,t,h,:] . k[p,:])
+ *
+ * Numbers are E2M1 (two in a byte, the lower nibble first) times the UE8M0 scale of their 32 neighbours: a scale byte e
+ * means 2^(e-127), 255 means NaN (OCP Microscaling Formats v1.0). Accumulation and head sum are float32.
+ *
+ * Devices, "16-aligned", block_tables, seq_lens, schedule_meta, max_seq_len and clean_logits: as for
+ * fp8_paged_mqa_logits. Supported: H a multiple of 8 up to 128, D 64 or 128, block_size 16, 32, 64, 128 or 256, next_n
+ * 1..8. */
+typedef struct attns_fp4_paged_mqa_logits_params {
+    const DLTensor *q;        /* [B, next_n, H, D/2] uint8 or float4_e2m1fn_x2; heads and dims dense, 16-aligned */
+    const DLTensor *q_sf;     /* [B, next_n, H] int32: byte k, the least significant first, is the scale of dims
+                                 [32k, 32k+32); with D = 64 the upper two bytes are ignored. Heads dense, 16-aligned */
+    const DLTensor *kv_fused; /* [num_blocks, block_size, 1, D/2 + D/32] uint8. Inside a block: block_size*D/2 bytes of
+                                 values, token-major, then D/32 scale bytes for each token, token-major (see
+                                 is_kv_sf_interleaved). Inner dims dense; blocks any multiple of 16 bytes apart;
+                                 16-aligned */
+    const DLTensor *weights;  /* [B*next_n, H] float32; inner stride 1; 16-aligned */
+    const DLTensor *block_tables;  /* [B, W] int32. An id outside [0, num_blocks) reads as zeros */
+    const DLTensor *seq_lens;      /* [B] or [B, next_n] int32 */
+    const DLTensor *schedule_meta; /* NULL, or [num_sms+1, 2] int32 */
+    const DLTensor *out; /* [B*next_n, >= max_seq_len] bfloat16, float32 or float16; inner stride 1, rows may not
+                            overlap */
+    int64_t max_seq_len; /* upper bound of seq_lens; 0: the width of out */
+
+    int64_t sf_vec_size;       /* numbers that share a scale: 32; 0: 32 */
+    bool is_kv_sf_interleaved; /* with block_size 128 only: slot k of a block's scales holds those of token
+                                  (k % 4) * 32 + k / 4 */
+    bool clean_logits;
+    bool enable_pdl;
+} attns_fp4_paged_mqa_logits_params;
+
+/* Queues one kernel on `stream`; everything said of attns_fp8_paged_mqa_logits holds. A scale of NaN makes NaN of what
+ * it belongs to, nothing else. */
+ATTNS_API attns_status attns_fp4_paged_mqa_logits(attns_context *ctx, const attns_fp4_paged_mqa_logits_params *params,
+                                                  CUstream stream);
+
 /* ---- compute_paged_mqa_logits_schedule ----------------------------------------------------------------------- */
 
 typedef struct attns_schedule_params {
     const DLTensor *seq_lens; /* [B] or [B, next_n] int32, any strides, on a CUDA device or in host memory */
     const DLTensor *schedule_meta; /* output, [num_sms+1, 2] int32 dense, on the same device as seq_lens */
-    attns_variant variant;         /* 0: ATTNS_VARIANT_FP8 */
+    attns_variant variant;         /* 0: ATTNS_VARIANT_FP8; the cut does not depend on it today */
     int64_t next_n;                /* of the call that will use it; 0: 1, or the width of a 2-D seq_lens */
 } attns_schedule_params;
 

@@ -34,6 +34,30 @@ static attns_status switch_setting(bool field, const char *variable, bool *on) {
     return attns_fail(ATTNS_ERROR_INVALID_ARGUMENT, "%s: '%s', accepted: 0 or 1", variable, value);
 }
 
+/* The field if it says something, else the variable. */
+static attns_status family_setting(const char *field, attns_family_choice *choice) {
+    const char *const value = field && field[0] ? field : secure_getenv("ATTNS_KERNEL_FAMILY");
+    *choice = ATTNS_CHOOSE_AUTO;
+    if (!value || !value[0] || attns_family_choice_parse(value, choice))
+        return ATTNS_OK;
+    return attns_fail(ATTNS_ERROR_INVALID_ARGUMENT, "%s: is '%s', accepted: auto, tuned or portable",
+                      field && field[0] ? "kernel_family" : "ATTNS_KERNEL_FAMILY", value);
+}
+
+/* An unknown target is an error here, not in the first call. */
+static attns_status arch_setting(const char *field, char **arch) {
+    const char *const value = field && field[0] ? field : secure_getenv("ATTNS_ARCH");
+    attns_target target;
+    *arch = NULL;
+    if (!value || !value[0])
+        return ATTNS_OK;
+    const attns_status status = attns_target_from_arch(value, &target);
+    if (status != ATTNS_OK)
+        return status;
+    *arch = strdup(value);
+    return *arch ? ATTNS_OK : attns_fail(ATTNS_ERROR_OUT_OF_MEMORY, "out of memory while creating a context");
+}
+
 /* An absolute path other than "/", which is what containers with an unknown user give as HOME. */
 static bool is_usable_home(const char *home) {
     return home && home[0] == '/' && home[strspn(home, "/")] != '\0';
@@ -98,12 +122,20 @@ attns_status attns_context_create(attns_context **out, const attns_context_param
                           (int)params->log_level);
     bool load_ptx;
     attns_status status = switch_setting(params->load_ptx, "ATTNS_LOAD_PTX", &load_ptx);
+    attns_family_choice family_choice;
+    if (status == ATTNS_OK)
+        status = family_setting(params->kernel_family, &family_choice);
+    char *arch = NULL;
+    if (status == ATTNS_OK)
+        status = arch_setting(params->arch, &arch);
     if (status != ATTNS_OK)
         return status;
 
     attns_context *ctx = calloc(1, sizeof *ctx);
-    if (!ctx)
+    if (!ctx) {
+        free(arch);
         return attns_fail(ATTNS_ERROR_OUT_OF_MEMORY, "out of memory while creating a context");
+    }
     ctx->logger.fn = params->log;
     ctx->logger.user = params->log_user;
     ctx->logger.level = params->log_level;
@@ -111,6 +143,8 @@ attns_status attns_context_create(attns_context **out, const attns_context_param
         ctx->logger.level = ATTNS_LOG_WARNING;
     ctx->allow_compile_in_capture = params->allow_compile_in_capture;
     ctx->load_ptx = load_ptx;
+    ctx->family_choice = family_choice;
+    ctx->arch = arch;
     pthread_mutex_init(&ctx->mutex, NULL);
     pthread_cond_init(&ctx->module_settled, NULL);
 
@@ -139,6 +173,7 @@ void attns_context_destroy(attns_context *ctx) {
     free(ctx->libnvrtc_path);
     free(ctx->template_dir);
     free(ctx->dump_dir);
+    free(ctx->arch);
     free(ctx->info_driver_error);
     free(ctx->info_nvrtc_error);
     free(ctx);

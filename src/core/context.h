@@ -11,6 +11,7 @@
 #include "core/log.h"
 #include "cubin_cache.h"
 #include "jit/nvrtc.h"
+#include "plan/plan.h"
 
 #define ATTNS_KERNEL_BUCKETS 256
 
@@ -28,6 +29,8 @@ struct attns_context {
     char *dump_dir;
     bool allow_compile_in_capture;
     bool load_ptx;
+    attns_family_choice family_choice;
+    char *arch; /* compile for this, whatever the device */
 
     attns_cache *cache;
 

@@ -32,17 +32,21 @@ struct attns_kept_image {
 
 /* ---- Cubin or PTX ---- */
 
+static bool is_ptx(const attns_context *ctx, const attns_plan *plan) {
+    return ctx->load_ptx || attns_target_is_ptx(&plan->target);
+}
+
 /* "compute_90a" instead of "sm_90a" is how NVRTC is asked for PTX; it also gives PTX a key of its own. */
 static void compiler_target(const attns_context *ctx, const attns_plan *plan, char *arch, size_t size) {
     const char *number = strchr(plan->target.arch, '_');
-    if (ctx->load_ptx && number)
+    if (is_ptx(ctx, plan) && number)
         snprintf(arch, size, "compute%s", number);
     else
         snprintf(arch, size, "%s", plan->target.arch);
 }
 
-static const char *const *compile_options(const attns_context *ctx) {
-    return ctx->load_ptx ? ptx_options : cubin_options;
+static const char *const *compile_options(const attns_context *ctx, const attns_plan *plan) {
+    return is_ptx(ctx, plan) ? ptx_options : cubin_options;
 }
 
 /* What messages add to the target's name. */
@@ -207,13 +211,13 @@ static attns_status compile_and_publish(attns_context *ctx, const attns_plan *pl
     attns_compile_output output;
     char arch[32];
     compiler_target(ctx, plan, arch, sizeof arch);
-    attns_status status = attns_nvrtc_compile(nvrtc, plan->template_file, source, arch, compile_options(ctx),
+    attns_status status = attns_nvrtc_compile(nvrtc, plan->template_file, source, arch, compile_options(ctx, plan),
                                               NUM_COMPILE_OPTIONS, &output);
     if (status != ATTNS_OK)
         return attns_fail(status, "%s: %s", plan->name, attns_last_error());
     atomic_fetch_add_explicit(&ctx->compiles, 1, memory_order_relaxed);
     int version = attns_nvrtc_version(nvrtc);
-    if (ctx->load_ptx)
+    if (is_ptx(ctx, plan))
         attns_log(&ctx->logger, ATTNS_LOG_INFO, "compiled %s for %s%s in %.3f s: %zu bytes (NVRTC %d.%d)", plan->name,
                   plan->target.arch, mark(ctx), output.seconds, output.image_size, version / 1000, version % 1000 / 10);
     else
@@ -264,7 +268,7 @@ static attns_status prepare(attns_context *ctx, const attns_plan *plan, char **s
         dump_source(ctx, plan, *source);
     char arch[32];
     compiler_target(ctx, plan, arch, sizeof arch);
-    if (!attns_image_key(arch, *source, compile_options(ctx), NUM_COMPILE_OPTIONS, key)) {
+    if (!attns_image_key(arch, *source, compile_options(ctx, plan), NUM_COMPILE_OPTIONS, key)) {
         free(*source);
         return attns_fail(ATTNS_ERROR_OUT_OF_MEMORY, "%s: out of memory", plan->name);
     }

@@ -121,7 +121,7 @@ typedef struct cold_request {
     attns_plan plan;
 } cold_request;
 
-static attns_status describe_device(const attns_driver *driver, cold_request *request, attns_target *target) {
+static attns_status describe_device(const attns_driver *driver, cold_request *request, int *compute_capability) {
     CUdevice device;
     int major = 0, minor = 0, count = 0;
     attns_status status = attns_driver_check(driver, driver->ctx_get_device(&device), "cuCtxGetDevice");
@@ -146,7 +146,8 @@ static attns_status describe_device(const attns_driver *driver, cold_request *re
         if (status == ATTNS_OK && candidate == device)
             request->device_ordinal = i;
     }
-    return status == ATTNS_OK ? attns_target_from_compute_capability(10 * major + minor, target) : status;
+    *compute_capability = 10 * major + minor;
+    return status;
 }
 
 /* Adds to the message how the kernel is made ready beforehand. */
@@ -154,10 +155,13 @@ static attns_status fail_would_compile(const cold_request *request) {
     const attns_problem *problem = request->problem;
     attns_strbuf command = {0};
     attns_strbuf_printf(&command, "attn-scores precompile --arch %s", request->plan.target.arch);
-    if (problem->kind == ATTNS_KERNEL_FP8_LOGITS) {
-        attns_strbuf_printf(&command, " --variant fp8 --num-heads %d --head-dim %d --block-size %d --next-n %d",
-                            problem->num_heads, problem->head_dim, problem->block_size, problem->next_n);
+    if (problem->kind != ATTNS_KERNEL_SCHEDULE) {
+        attns_strbuf_printf(&command, " --variant %s --num-heads %d --head-dim %d --block-size %d --next-n %d",
+                            problem->kind == ATTNS_KERNEL_FP4_LOGITS ? "fp4" : "fp8", problem->num_heads,
+                            problem->head_dim, problem->block_size, problem->next_n);
         attns_strbuf_printf(&command, " --out-dtype %s", attns_dtype_name((attns_dtype)problem->out_dtype));
+    }
+    if (problem->kind == ATTNS_KERNEL_FP8_LOGITS) {
         if (problem->acc_dtype != ATTNS_DTYPE_F32)
             attns_strbuf_printf(&command, " --acc-dtype %s", attns_dtype_name((attns_dtype)problem->acc_dtype));
         if (problem->epi_dtype != ATTNS_DTYPE_F32)
@@ -275,7 +279,7 @@ static attns_status make_kernel(const attns_driver *driver, const cold_request *
     kernel->num_sms = request->num_sms;
     attns_status status = attns_driver_check(driver, driver->kernel_get_function(&kernel->function, module->kernel),
                                              "cuKernelGetFunction");
-    int shared = request->plan.shared_fixed + request->plan.max_stages * request->plan.shared_per_stage;
+    int shared = attns_plan_shared_bytes(&request->plan, request->plan.max_stages);
     if (status == ATTNS_OK && shared > 0) {
         status = attns_driver_check(
             driver,
@@ -317,22 +321,100 @@ static attns_status add_kernel(attns_context *ctx, const attns_driver *driver, c
     return status;
 }
 
+/* ---- Choosing the target ---- */
+
+/* The targets that the device runs, best first, without those that have no kernel for the problem. */
+static attns_status find_candidates(attns_context *ctx, const attns_problem *problem, int compute_capability,
+                                    attns_target targets[ATTNS_MAX_TARGETS], size_t *count) {
+    attns_status status;
+    attns_plan plan;
+    *count = 1;
+    if (ctx->arch)
+        status = attns_target_from_arch(ctx->arch, &targets[0]);
+    else
+        status = attns_targets_of_device(compute_capability, targets, count);
+    if (status != ATTNS_OK)
+        return status;
+    size_t kept = 0;
+    for (size_t i = 0; i < *count; i++)
+        if (attns_plan_make(problem, &targets[i], ctx->family_choice, &plan) == ATTNS_OK)
+            targets[kept++] = targets[i];
+    *count = kept;
+    return kept ? ATTNS_OK : attns_plan_make(problem, &targets[0], ctx->family_choice, &plan);
+}
+
+/* Keeps of the candidates those whose machine code is as good as that of the first: sm_103a, sm_103f, sm_100f. */
+static size_t keep_equals(attns_context *ctx, const attns_problem *problem, const attns_target *targets, size_t count,
+                          attns_target equals[ATTNS_MAX_TARGETS]) {
+    attns_family best = ATTNS_FAMILY_NONE;
+    size_t kept = 0;
+    for (size_t i = 0; i < count; i++) {
+        attns_selection selection = {.family = ATTNS_FAMILY_NONE};
+        if (problem->kind != ATTNS_KERNEL_SCHEDULE)
+            attns_plan_select(problem, &targets[i], ctx->family_choice, &selection); /* a candidate has a kernel */
+        if (i == 0)
+            best = selection.family;
+        if (!attns_target_is_ptx(&targets[i]) && selection.family == best && !targets[i].suffix == !targets[0].suffix)
+            equals[kept++] = targets[i];
+    }
+    return kept;
+}
+
+/* Whichever of them a cache holds: that is better than compiling the best one in the serving path. */
+static attns_status add_cached(attns_context *ctx, const attns_driver *driver, cold_request *request,
+                               const attns_target *targets, size_t count, const attns_kernel **kernel) {
+    attns_status status = ATTNS_ERROR_WOULD_COMPILE;
+    request->may_compile = false;
+    for (size_t i = 0; i < count && status != ATTNS_OK; i++) {
+        status = attns_plan_make(request->problem, &targets[i], ctx->family_choice, &request->plan);
+        if (status == ATTNS_OK)
+            status = add_kernel(ctx, driver, request, kernel);
+    }
+    return status;
+}
+
+/* The first target that NVRTC knows; without any NVRTC the first one that a cache holds. If there is none, it is the
+ * best target's failure that is told. */
+static attns_status add_compiled(attns_context *ctx, const attns_driver *driver, cold_request *request,
+                                 const attns_target *targets, size_t count, const attns_kernel **kernel) {
+    attns_saved_error message;
+    attns_status first = ATTNS_OK;
+    for (size_t i = 0; i < count; i++) {
+        attns_status status = attns_plan_make(request->problem, &targets[i], ctx->family_choice, &request->plan);
+        if (status == ATTNS_OK)
+            status = add_kernel(ctx, driver, request, kernel);
+        if (status == ATTNS_OK)
+            return ATTNS_OK;
+        if (i == 0) {
+            first = status;
+            if (status != ATTNS_ERROR_UNSUPPORTED_DEVICE && status != ATTNS_ERROR_LIBRARY_NOT_FOUND)
+                return status;
+            attns_error_save(&message);
+        }
+    }
+    attns_error_restore(&message);
+    return first;
+}
+
 static attns_status acquire_cold(attns_context *ctx, const attns_driver *driver, const attns_problem *problem,
                                  DLDevice device, unsigned long long cuda_ctx_id, CUstream stream,
                                  const attns_kernel **kernel) {
     cold_request request = {.problem = problem, .cuda_ctx_id = cuda_ctx_id};
-    attns_target target;
-    attns_status status = describe_device(driver, &request, &target);
+    attns_target targets[ATTNS_MAX_TARGETS], equals[ATTNS_MAX_TARGETS];
+    size_t count = 0;
+    int compute_capability = 0;
+    attns_saved_error saved;
+    attns_error_save(&saved);
+    attns_status status = describe_device(driver, &request, &compute_capability);
     if (status == ATTNS_OK)
         status = check_device(device, request.device_ordinal);
     if (status == ATTNS_OK)
-        status = attns_plan_make(problem, &target, &request.plan);
+        status = find_candidates(ctx, problem, compute_capability, targets, &count);
     CUstreamCaptureStatus capture = CU_STREAM_CAPTURE_STATUS_NONE;
     if (status == ATTNS_OK)
         status = attns_driver_check(driver, driver->stream_is_capturing(stream, &capture), "cuStreamIsCapturing");
     if (status != ATTNS_OK)
         return status;
-    request.may_compile = capture == CU_STREAM_CAPTURE_STATUS_NONE || ctx->allow_compile_in_capture;
 
     /* In the default mode, loading code would invalidate any capture that this thread, or in global mode any thread,
      * has under way. */
@@ -341,7 +423,16 @@ static attns_status acquire_cold(attns_context *ctx, const attns_driver *driver,
                                 "cuThreadExchangeStreamCaptureMode");
     if (status != ATTNS_OK)
         return status;
-    status = add_kernel(ctx, driver, &request, kernel);
+    const size_t num_equals = keep_equals(ctx, problem, targets, count, equals);
+    status = ATTNS_ERROR_WOULD_COMPILE;
+    if (num_equals > 1)
+        status = add_cached(ctx, driver, &request, equals, num_equals, kernel);
+    if (status != ATTNS_OK) {
+        request.may_compile = capture == CU_STREAM_CAPTURE_STATUS_NONE || ctx->allow_compile_in_capture;
+        status = add_compiled(ctx, driver, &request, targets, count, kernel);
+    }
+    if (status == ATTNS_OK)
+        attns_error_restore(&saved);
     driver->thread_exchange_stream_capture_mode(&mode);
     return status;
 }

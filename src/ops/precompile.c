@@ -38,7 +38,8 @@ static void free_targets(target_list *list) {
     free(list->builds);
 }
 
-static attns_status add_job(job_list *list, const attns_problem *problem, const attns_target *target, uint32_t build) {
+static attns_status add_job(attns_context *ctx, job_list *list, const attns_problem *problem,
+                            const attns_target *target, uint32_t build) {
     if (list->count == list->capacity) {
         size_t capacity = list->capacity ? 2 * list->capacity : 64;
         job *grown = realloc(list->jobs, capacity * sizeof *grown);
@@ -47,7 +48,7 @@ static attns_status add_job(job_list *list, const attns_problem *problem, const 
         list->jobs = grown;
         list->capacity = capacity;
     }
-    attns_status status = attns_plan_make(problem, target, &list->jobs[list->count].plan);
+    attns_status status = attns_plan_make(problem, target, ctx->family_choice, &list->jobs[list->count].plan);
     if (status == ATTNS_OK)
         list->jobs[list->count++].build = build;
     return status;
@@ -121,7 +122,8 @@ static bool is_repeated_dtype(const attns_dtype *values, size_t index) {
 }
 
 /* Every combination for one target, each once although a list may repeat a value. */
-static attns_status add_product(job_list *jobs, const value_lists *lists, const attns_target *target, uint32_t build) {
+static attns_status add_product(attns_context *ctx, job_list *jobs, const value_lists *lists,
+                                const attns_target *target, uint32_t build) {
     const size_t counts[] = {lists->num_num_heads,  lists->num_head_dims,  lists->num_block_sizes, lists->num_next_ns,
                              lists->num_out_dtypes, lists->num_acc_dtypes, lists->num_epi_dtypes};
     enum { NUM_LISTS = sizeof counts / sizeof counts[0] };
@@ -142,14 +144,14 @@ static attns_status add_product(job_list *jobs, const value_lists *lists, const 
             !is_repeated(lists->block_sizes, index[2]) && !is_repeated(lists->next_ns, index[3]) &&
             !is_repeated_dtype(lists->out_dtypes, index[4]) && !is_repeated_dtype(lists->acc_dtypes, index[5]) &&
             !is_repeated_dtype(lists->epi_dtypes, index[6]))
-            status = add_job(jobs, &problem, target, build);
+            status = add_job(ctx, jobs, &problem, target, build);
         /* Count up like an odometer, the first list fastest; it has run over when no digit is left. */
         for (digit = 0; digit < NUM_LISTS && ++index[digit] == counts[digit]; digit++)
             index[digit] = 0;
     }
     if (status == ATTNS_OK) {
         const attns_problem schedule = {.kind = ATTNS_KERNEL_SCHEDULE};
-        status = add_job(jobs, &schedule, target, build);
+        status = add_job(ctx, jobs, &schedule, target, build);
     }
     return status;
 }
@@ -350,7 +352,7 @@ attns_status attns_precompile_paged_mqa_logits(attns_context *ctx, const attns_p
     if (status == ATTNS_OK)
         status = find_builds(ctx, &targets);
     for (size_t i = 0; i < targets.count && status == ATTNS_OK; i++)
-        status = add_product(&jobs, &lists, &targets.targets[i], targets.builds[i]);
+        status = add_product(ctx, &jobs, &lists, &targets.targets[i], targets.builds[i]);
     if (status == ATTNS_OK)
         status = run_jobs(ctx, params, &jobs);
     free(jobs.jobs);

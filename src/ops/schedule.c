@@ -9,7 +9,8 @@
 
 #include "core/error.h"
 #include "jit/kernel_store.h"
-#include "ops/fp8_args.h"
+#include "ops/logits_args.h"
+#include "plan/supported.h"
 
 #define TILE_TOKENS 64
 
@@ -27,11 +28,11 @@ static attns_status check_next_n(const attns_schedule_params *params, const attn
     const int64_t next_n = params->next_n;
     if (next_n < 0)
         return attns_fail(ATTNS_ERROR_INVALID_ARGUMENT, "next_n: is %" PRId64 ", accepted: 0 (default) to 8", next_n);
-    if (next_n > ATTNS_FP8_MAX_NEXT_N)
+    if (next_n > ATTNS_MAX_NEXT_N)
         return attns_fail(ATTNS_ERROR_UNSUPPORTED, "next_n: is %" PRId64 ", accepted: 0 (default) to 8", next_n);
     if (seq_lens->ndim == 1)
         return ATTNS_OK;
-    ATTNS_TRY(attns_fp8_check_next_n(seq_lens, 1));
+    ATTNS_TRY(attns_check_next_n(seq_lens, 1));
     if (next_n != 0)
         ATTNS_TRY(attns_tensor_check_dim(seq_lens, 1, next_n, "next_n"));
     return ATTNS_OK;
@@ -41,8 +42,9 @@ static attns_status read_args(const attns_schedule_params *params, schedule_args
     if (!params)
         return attns_fail(ATTNS_ERROR_INVALID_ARGUMENT, "params: is NULL, accepted: a params struct");
     const int variant = (int)params->variant;
-    if (variant != 0 && variant != ATTNS_VARIANT_FP8)
-        return attns_fail(ATTNS_ERROR_INVALID_ARGUMENT, "variant: is %d, accepted: 0 (default) or 1 (fp8)", variant);
+    if (variant != 0 && variant != ATTNS_VARIANT_FP8 && variant != ATTNS_VARIANT_FP4)
+        return attns_fail(ATTNS_ERROR_INVALID_ARGUMENT, "variant: is %d, accepted: 0 (default), 1 (fp8) or 2 (fp4)",
+                          variant);
 
     attns_tensor *const seq_lens = &args->seq_lens;
     attns_tensor *const meta = &args->meta;

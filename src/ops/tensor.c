@@ -100,7 +100,8 @@ attns_status attns_tensor_read(const DLTensor *tensor, const char *name, int min
     const int ndim = tensor->ndim;
     if (ndim < min_ndim || ndim > max_ndim || ndim > MAX_DIMS)
         return fail_rank(name, ndim, min_ndim, max_ndim);
-    if (tensor->dtype.lanes != 1)
+    const bool is_packed_pair = tensor->dtype.lanes == 2 && tensor->dtype.bits == 4;
+    if (tensor->dtype.lanes != 1 && !is_packed_pair)
         return fail_dtype(name, tensor->dtype, "a dtype of 1 lane");
     if (!tensor->shape)
         return fail_null(name, "shape ", "an array of rank lengths");
@@ -109,7 +110,7 @@ attns_status attns_tensor_read(const DLTensor *tensor, const char *name, int min
     out->ndim = ndim;
     out->dtype = tensor->dtype;
     out->device = tensor->device;
-    out->element_bytes = (tensor->dtype.bits + 7) / 8;
+    out->element_bytes = is_packed_pair ? 1 : (tensor->dtype.bits + 7) / 8;
 
     /* `compact` is the stride of a dimension whose inner ones are packed, `last` the offset of the last element. */
     int64_t compact = out->element_bytes;
@@ -147,7 +148,7 @@ attns_status attns_tensor_read(const DLTensor *tensor, const char *name, int min
 attns_status attns_tensor_check_dtype(const attns_tensor *tensor, const attns_dtype_set *set) {
     const DLDataType given = tensor->dtype;
     for (int i = 0; i < set->count; i++)
-        if (given.code == set->types[i].code && given.bits == set->types[i].bits)
+        if (given.code == set->types[i].code && given.bits == set->types[i].bits && given.lanes == set->types[i].lanes)
             return ATTNS_OK;
     return fail_dtype(tensor->name, given, set->accepted);
 }

@@ -25,8 +25,9 @@ typedef struct attns_tensor {
     DLDevice device;
 } attns_tensor;
 
-/* Non-NULL tensor and data (data may be NULL if a dimension is 0), ndim in [min_ndim, max_ndim], lanes 1, no negative
- * shape or stride. Dimensions of size 1 have their stride replaced by the compact one, as DLPack allows any there. */
+/* Non-NULL tensor and data (data may be NULL if a dimension is 0), ndim in [min_ndim, max_ndim], lanes 1 (or 2 of 4
+ * bits, which are one byte), no negative shape or stride. Dimensions of size 1 have their stride replaced by the
+ * compact one, as DLPack allows any there. */
 attns_status attns_tensor_read(const DLTensor *tensor, const char *name, int min_ndim, int max_ndim, attns_tensor *out);
 
 typedef struct attns_dtype_set {

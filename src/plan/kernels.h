@@ -1,16 +1,31 @@
 /* SPDX-License-Identifier: MIT
  *
- * The planners of the kernel families, for plan.c, and what they share. */
+ * The planners of the kernel families, for select.c, and what they share.
+ *
+ * To add a kernel: its template in templates/, its planner in src/plan/, a line in select.c's table, and its launch in
+ * src/launch/. A planner is called with a problem that attns_problem_check has passed, and with a plan in which target
+ * and family are set and everything else is 0. */
 #ifndef ATTNS_PLAN_KERNELS_H_
 #define ATTNS_PLAN_KERNELS_H_
 
 #include "plan/plan.h"
 
-/* plan->target is set; the rest is 0. */
+typedef attns_status (*attns_planner)(const attns_problem *problem, attns_plan *plan);
+
 attns_status attns_plan_fp8_sm90(const attns_problem *problem, attns_plan *plan);
+
+/* The planner of a family for a kind of kernel; NULL if that kernel does not exist. */
+attns_planner attns_planner_of(attns_family family, attns_kernel_kind kind);
 
 /* Adds a placeholder and its value. */
 void attns_plan_set(attns_plan *plan, const char *placeholder, const char *value);
 void attns_plan_set_int(attns_plan *plan, const char *placeholder, int value);
+
+/* The name of a logits kernel: "fp8_paged_mqa_logits h64 d128 b64 n1 out=f32 acc=f32 epi=f32". The portable family's
+ * ends in " portable". */
+void attns_plan_set_name(attns_plan *plan, const attns_problem *problem);
+
+/* The output type as templates/lib/output.cuh names it: "float", "Half" or "Bfloat16". */
+const char *attns_output_type(int32_t dtype);
 
 #endif

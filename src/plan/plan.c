@@ -6,6 +6,12 @@
 
 #include "core/error.h"
 #include "plan/kernels.h"
+#include "plan/supported.h"
+
+enum {
+    MAX_STAGES = 32,
+    RESERVED_BYTES = 1024, /* of shared memory, by the system for each CTA, on every target from sm_80 on */
+};
 
 const char *attns_dtype_name(attns_dtype dtype) {
     switch (dtype) {
@@ -21,6 +27,8 @@ const char *attns_dtype_name(attns_dtype dtype) {
     return "unknown";
 }
 
+/* ---- For the planners ---- */
+
 void attns_plan_set(attns_plan *plan, const char *placeholder, const char *value) {
     attns_placeholder *const entry = &plan->placeholders[plan->num_placeholders++];
     entry->name = placeholder;
@@ -33,6 +41,36 @@ void attns_plan_set_int(attns_plan *plan, const char *placeholder, int value) {
     attns_plan_set(plan, placeholder, text);
 }
 
+void attns_plan_set_name(attns_plan *plan, const attns_problem *p) {
+    const char *const portable = plan->family == ATTNS_FAMILY_PORTABLE ? " portable" : "";
+    const char *const out = attns_dtype_name((attns_dtype)p->out_dtype);
+    if (p->kind == ATTNS_KERNEL_FP4_LOGITS)
+        snprintf(plan->name, sizeof plan->name, "fp4_paged_mqa_logits h%d d%d b%d n%d out=%s%s%s", p->num_heads,
+                 p->head_dim, p->block_size, p->next_n, out, p->kv_sf_interleaved ? " interleaved" : "", portable);
+    else
+        snprintf(plan->name, sizeof plan->name, "fp8_paged_mqa_logits h%d d%d b%d n%d out=%s acc=%s epi=%s%s",
+                 p->num_heads, p->head_dim, p->block_size, p->next_n, out, attns_dtype_name((attns_dtype)p->acc_dtype),
+                 attns_dtype_name((attns_dtype)p->epi_dtype), portable);
+}
+
+const char *attns_output_type(int32_t dtype) {
+    return dtype == ATTNS_DTYPE_F32 ? "float" : dtype == ATTNS_DTYPE_F16 ? "Half" : "Bfloat16";
+}
+
+/* ---- Plans ---- */
+
+int attns_plan_shared_bytes(const attns_plan *plan, int stages) {
+    return plan->shared_fixed + stages * plan->shared_per_stage;
+}
+
+int attns_plan_stages(const attns_plan *plan, int ctas_per_sm) {
+    int room = plan->target.shared_bytes_per_sm / ctas_per_sm - RESERVED_BYTES;
+    if (room > plan->target.shared_bytes_per_block)
+        room = plan->target.shared_bytes_per_block;
+    const int stages = (room - plan->shared_fixed) / plan->shared_per_stage;
+    return stages < MAX_STAGES ? stages : MAX_STAGES;
+}
+
 /* One CTA that reads all lengths; the same on every architecture. */
 static attns_status plan_schedule(attns_plan *plan) {
     snprintf(plan->name, sizeof plan->name, "paged_mqa_logits_schedule");
@@ -43,14 +81,28 @@ static attns_status plan_schedule(attns_plan *plan) {
     return ATTNS_OK;
 }
 
-attns_status attns_plan_make(const attns_problem *problem, const attns_target *target, attns_plan *plan) {
+static attns_status plan_logits(const attns_problem *problem, const attns_target *target, attns_family_choice choice,
+                                attns_plan *plan) {
+    attns_status status = attns_problem_check(problem);
+    attns_selection selection;
+    if (status == ATTNS_OK)
+        status = attns_plan_select(problem, target, choice, &selection);
+    if (status != ATTNS_OK)
+        return status;
+    plan->family = selection.family;
+    return attns_planner_of(selection.family, (attns_kernel_kind)problem->kind)(problem, plan);
+}
+
+attns_status attns_plan_make(const attns_problem *problem, const attns_target *target, attns_family_choice choice,
+                             attns_plan *plan) {
     memset(plan, 0, sizeof *plan);
     plan->target = *target;
     switch (problem->kind) {
     case ATTNS_KERNEL_SCHEDULE:
         return plan_schedule(plan);
     case ATTNS_KERNEL_FP8_LOGITS:
-        return attns_plan_fp8_sm90(problem, plan);
+    case ATTNS_KERNEL_FP4_LOGITS:
+        return plan_logits(problem, target, choice, plan);
     }
     return attns_fail(ATTNS_ERROR_INTERNAL, "kernel kind %d is unknown", (int)problem->kind);
 }

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "core/error.h"
-#include "ops/fp8_args.h"
+#include "ops/logits_args.h"
 #include "ref/number_formats.h"
 
 /* Tokens computed side by side: enough independent sums to hide the latency of additions. */
@@ -18,7 +18,7 @@
 
 /* Everything that is constant over one call. */
 typedef struct reference {
-    attns_fp8_args args;
+    attns_logits_args args;
     attns_tensor abs_sum; /* data NULL if not wanted */
     double e4m3[256];
     double *q;     /* [H, D] of the slot at work */
@@ -69,7 +69,7 @@ static double read_little_endian_float32(const uint8_t *bytes) {
 }
 
 /* Tokens that slot `slot` of `request` sees. */
-static int64_t visible_tokens(const attns_fp8_args *args, int64_t request, int64_t slot) {
+static int64_t visible_tokens(const attns_logits_args *args, int64_t request, int64_t slot) {
     const char *const lens = args->seq_lens.data + request * args->seq_lens.stride[0];
     const int64_t given = read_int32(args->per_slot_lens ? lens + slot * args->seq_lens.stride[1] : lens);
     const int64_t len = given < 0 ? 0 : given < args->max_seq_len ? given : args->max_seq_len;
@@ -92,7 +92,7 @@ static void load_query(reference *ref, int64_t request, int64_t slot) {
 /* Tokens [first, first + count) of a request; a tile lies within one block, as every block size is a multiple of it.
  * The unused rest of the tile repeats the last token, so that it holds numbers, and is not stored. */
 static void load_keys(const reference *ref, int64_t request, int64_t first, int64_t count, key_tile *tile) {
-    const attns_fp8_args *const args = &ref->args;
+    const attns_logits_args *const args = &ref->args;
     const int64_t block_size = args->problem.block_size;
     const int head_dim = args->problem.head_dim;
     const char *const table = args->block_tables.data + request * args->block_tables.stride[0];

@@ -68,7 +68,8 @@ static const char *const variables[] = {"ATTNS_LIBCUDA",      "ATTNS_LIBNVRTC",
                                         "ATTNS_TEMPLATE_DIR", "ATTNS_DUMP_DIR",
                                         "ATTNS_CACHE_DIR",    "ATTNS_CACHE_READONLY_DIRS",
                                         "XDG_CACHE_HOME",     "HOME",
-                                        "ATTNS_LOAD_PTX"};
+                                        "ATTNS_LOAD_PTX",     "ATTNS_KERNEL_FAMILY",
+                                        "ATTNS_ARCH"};
 
 static int clear_environment(void **state) {
     *state = scratch_make();
@@ -208,6 +209,44 @@ static void test_load_ptx_is_read_once(void **state) {
     assert_null(ctx);
 }
 
+static void test_kernel_family_and_arch_are_read_once(void **state) {
+    setenv("HOME", *state, 1);
+    static const struct {
+        const char *field, *value;
+        attns_family_choice expected;
+    } families[] = {{NULL, NULL, ATTNS_CHOOSE_AUTO},          {"", "", ATTNS_CHOOSE_AUTO},
+                    {"auto", "tuned", ATTNS_CHOOSE_AUTO},     {NULL, "portable", ATTNS_CHOOSE_PORTABLE},
+                    {"", "tuned", ATTNS_CHOOSE_TUNED},        {"portable", NULL, ATTNS_CHOOSE_PORTABLE},
+                    {"tuned", "nonsense", ATTNS_CHOOSE_TUNED}};
+    for (size_t i = 0; i < sizeof families / sizeof families[0]; i++) {
+        unsetenv("ATTNS_KERNEL_FAMILY");
+        if (families[i].value)
+            setenv("ATTNS_KERNEL_FAMILY", families[i].value, 1);
+        const attns_context_params params = {.kernel_family = families[i].field, .arch = i % 2 ? "sm_90a" : ""};
+        attns_context *ctx = NULL;
+        assert_int_equal(attns_context_create(&ctx, &params), ATTNS_OK);
+        setenv("ATTNS_KERNEL_FAMILY", "tuned", 1); /* too late */
+        assert_int_equal(ctx->family_choice, families[i].expected);
+        if (i % 2)
+            assert_string_equal(ctx->arch, "sm_90a");
+        else
+            assert_null(ctx->arch);
+        attns_context_destroy(ctx);
+    }
+    attns_context *ctx = NULL;
+    setenv("ATTNS_KERNEL_FAMILY", "fastest", 1);
+    assert_int_equal(attns_context_create(&ctx, NULL), ATTNS_ERROR_INVALID_ARGUMENT);
+    assert_string_equal(attns_last_error(), "ATTNS_KERNEL_FAMILY: is 'fastest', accepted: auto, tuned or portable");
+    attns_context_params params = {.kernel_family = "sm90"};
+    assert_int_equal(attns_context_create(&ctx, &params), ATTNS_ERROR_INVALID_ARGUMENT);
+    assert_string_equal(attns_last_error(), "kernel_family: is 'sm90', accepted: auto, tuned or portable");
+    params.kernel_family = "auto";
+    setenv("ATTNS_ARCH", "sm_20", 1);
+    assert_int_equal(attns_context_create(&ctx, &params), ATTNS_ERROR_UNSUPPORTED_DEVICE);
+    assert_contains(attns_last_error(), "arch: is sm_20, accepted: ");
+    assert_null(ctx);
+}
+
 static void test_log_level_defaults(void **state) {
     (void)state;
     attns_context *ctx = NULL;
@@ -266,8 +305,12 @@ static void test_libraries_are_opened_on_first_use(void **state) {
 static void test_every_failed_allocation_is_survived(void **state) {
     setenv("HOME", *state, 1);
     char *tier = path_join(*state, "tier");
-    attns_context_params params = {
-        .libcuda_path = "a", .libnvrtc_path = "b", .template_dir = "c", .dump_dir = "d", .cache_readonly_dirs = tier};
+    attns_context_params params = {.libcuda_path = "a",
+                                   .libnvrtc_path = "b",
+                                   .template_dir = "c",
+                                   .dump_dir = "d",
+                                   .cache_readonly_dirs = tier,
+                                   .arch = "sm_90a"};
     int failures = 0;
     for (int n = 0;; n++) {
         assert_in_range(n, 0, 1000);
@@ -299,6 +342,7 @@ int main(void) {
         TEST(test_without_a_home_kernels_stay_in_memory),
         TEST(test_fields_win_over_variables),
         TEST(test_load_ptx_is_read_once),
+        TEST(test_kernel_family_and_arch_are_read_once),
         TEST(test_log_level_defaults),
         TEST(test_wrong_calls),
         TEST(test_libraries_are_opened_on_first_use),

@@ -62,7 +62,7 @@ attns_plan plan_for_sm90(const attns_problem *problem) {
     attns_target target;
     attns_plan plan;
     assert_int_equal(attns_target_from_arch("sm_90a", &target), ATTNS_OK);
-    assert_int_equal(attns_plan_make(problem, &target, &plan), ATTNS_OK);
+    assert_int_equal(attns_plan_make(problem, &target, ATTNS_CHOOSE_AUTO, &plan), ATTNS_OK);
     return plan;
 }
 

@@ -477,6 +477,87 @@ static void test_refusals(void **state) {
     attns_context_destroy(ctx);
 }
 
+/* ---- Targets ---- */
+
+/* While set, the targets of every device. */
+static const attns_target *targets_given;
+static size_t num_targets_given;
+
+attns_status __real_attns_targets_of_device(int compute_capability, attns_target targets[ATTNS_MAX_TARGETS],
+                                            size_t *count);
+attns_status __wrap_attns_targets_of_device(int compute_capability, attns_target targets[ATTNS_MAX_TARGETS],
+                                            size_t *count);
+attns_status __wrap_attns_targets_of_device(int compute_capability, attns_target targets[ATTNS_MAX_TARGETS],
+                                            size_t *count) {
+    if (!targets_given)
+        return __real_attns_targets_of_device(compute_capability, targets, count);
+    memcpy(targets, targets_given, num_targets_given * sizeof *targets);
+    *count = num_targets_given;
+    return ATTNS_OK;
+}
+
+static attns_target sm90_named(const char *arch) {
+    attns_target target;
+    assert_int_equal(attns_target_from_arch("sm_90a", &target), ATTNS_OK);
+    snprintf(target.arch, sizeof target.arch, "%s", arch);
+    return target;
+}
+
+/* The fake NVRTC knows 80, 90, 100 and 103. */
+static void test_first_target_that_nvrtc_knows(void **state) {
+    jit_fixture *fixture = *state;
+    const attns_target targets[] = {sm90_named("sm_107a"), sm90_named("sm_103a"), sm90_named("sm_100f")};
+    const attns_problem problem = fp8_problem(64, 1);
+    targets_given = targets, num_targets_given = 3;
+    attns_context *ctx = jit_context(fixture);
+    attns_fail(ATTNS_ERROR_IO, "the message of an earlier call");
+    assert_string_equal(acquire(ctx, problem, &stream[0])->plan.target.arch, "sm_103a");
+    assert_string_equal(attns_last_error(), "the message of an earlier call");
+    check_counters(ctx, 1, 0, 0, 1);
+    acquire(ctx, problem, &stream[0]);
+    check_counters(ctx, 1, 0, 1, 1);
+    attns_context_destroy(ctx);
+
+    /* None is known: what the best one lacks is what is told. */
+    num_targets_given = 1;
+    ctx = jit_context(fixture);
+    check_failure(ctx, problem, &stream[0], ATTNS_ERROR_UNSUPPORTED_DEVICE, "sm_107a is not a target of NVRTC");
+    attns_context_destroy(ctx);
+    targets_given = NULL;
+}
+
+static void test_equally_good_target_from_the_cache(void **state) {
+    jit_fixture *fixture = *state;
+    const attns_target targets[] = {sm90_named("sm_103a"), sm90_named("sm_100f")};
+    const attns_problem problem = fp8_problem(64, 1);
+    targets_given = &targets[1], num_targets_given = 1;
+    attns_context *ctx = jit_context(fixture);
+    acquire(ctx, problem, &stream[0]);
+    check_counters(ctx, 1, 0, 0, 1);
+    attns_context_destroy(ctx);
+
+    targets_given = targets, num_targets_given = 2;
+    fixture->params.libnvrtc_path = "/nonexistent/nvrtc";
+    ctx = jit_context(fixture);
+    begin_capture(&stream[0]);
+    assert_string_equal(acquire(ctx, problem, &stream[0])->plan.target.arch, "sm_100f");
+    end_capture(&stream[0]);
+    check_counters(ctx, 0, 1, 0, 1);
+    check_failure(ctx, fp8_problem(64, 2), &stream[0], ATTNS_ERROR_LIBRARY_NOT_FOUND, "for sm_103a");
+    attns_context_destroy(ctx);
+    targets_given = NULL;
+}
+
+static void test_arch_that_was_asked_for(void **state) {
+    jit_fixture *fixture = *state;
+    fake->compute_capability[0] = 35;
+    fixture->params.arch = "sm_90a";
+    attns_context *ctx = jit_context(fixture);
+    assert_string_equal(acquire(ctx, fp8_problem(64, 1), &stream[0])->plan.target.arch, "sm_90a");
+    attns_context_destroy(ctx);
+    fake->compute_capability[0] = 90;
+}
+
 /* ---- Threads ---- */
 
 typedef struct thread_work {
@@ -567,6 +648,9 @@ int main(void) {
         TEST(test_every_driver_call_may_fail),
         TEST(test_unloadable_entry_is_rebuilt),
         TEST(test_refusals),
+        TEST(test_first_target_that_nvrtc_knows),
+        TEST(test_equally_good_target_from_the_cache),
+        TEST(test_arch_that_was_asked_for),
         TEST(test_threads_share_compile_and_load),
         TEST(test_threads_all_learn_of_a_failure),
     };

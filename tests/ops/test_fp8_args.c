@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-#include "ops/fp8_args.h"
+#include "ops/logits_args.h"
 
 /* ---- A valid call -------------------------------------------------------------------------------------------- */
 
@@ -387,7 +387,7 @@ static void check_failure(const wrong_input *row, int index, attns_status status
 
 static void check_rows(const wrong_input *rows, int count, DLDeviceType device_type) {
     static call c;
-    static attns_fp8_args args;
+    static attns_logits_args args;
     for (int i = 0; i < count; i++) {
         make_call(&c, device_type);
         apply_all(&c, rows[i].edits);
@@ -410,7 +410,7 @@ static void test_wrong_input(void **state) {
 
 static void test_missing_params(void **state) {
     (void)state;
-    attns_fp8_args args;
+    attns_logits_args args;
     assert_int_equal(attns_fp8_args_read(NULL, kDLCUDA, &args), INVALID);
     assert_string_equal(attns_last_error(), "params: is NULL, accepted: a params struct");
 }
@@ -469,7 +469,7 @@ static const edit legal_hosts[][5] = {
 
 static void check_legal(const edit (*rows)[5], int count, DLDeviceType device_type) {
     static call c;
-    static attns_fp8_args args;
+    static attns_logits_args args;
     for (int i = 0; i < count; i++) {
         make_call(&c, device_type);
         apply_all(&c, rows[i]);
@@ -491,7 +491,7 @@ static void test_legal_input(void **state) {
 static void test_second_device(void **state) {
     (void)state;
     static call c;
-    attns_fp8_args args;
+    attns_logits_args args;
     make_call(&c, kDLCUDA);
     for (int i = 0; i < NUM_TENSORS; i++)
         c.tensors[i].device.device_id = 1;
@@ -505,7 +505,7 @@ static void test_every_supported_shape(void **state) {
     (void)state;
     static const int dims[] = {32, 64, 128}, blocks[] = {16, 32, 64, 128, 256};
     static call c;
-    attns_fp8_args args;
+    attns_logits_args args;
     for (int heads = 0; heads <= 136; heads++)
         for (int d = 0; d < COUNT(dims); d++)
             for (int b = 0; b < COUNT(blocks); b++)
@@ -534,7 +534,7 @@ static void test_every_supported_shape(void **state) {
 
 /* ---- What the struct says ------------------------------------------------------------------------------------- */
 
-static void read_ok(call *c, attns_fp8_args *args) {
+static void read_ok(call *c, attns_logits_args *args) {
     if (attns_fp8_args_read(&c->params, kDLCUDA, args) != ATTNS_OK)
         fail_msg("\"%s\"", attns_last_error());
 }
@@ -542,7 +542,7 @@ static void read_ok(call *c, attns_fp8_args *args) {
 static void test_args(void **state) {
     (void)state;
     static call c;
-    attns_fp8_args args;
+    attns_logits_args args;
     make_call(&c, kDLCUDA);
     c.params.enable_pdl = true;
     c.params.acc_dtype = ATTNS_DTYPE_F16;
@@ -574,7 +574,7 @@ static void test_args(void **state) {
 static void test_lengths(void **state) {
     (void)state;
     static call c;
-    attns_fp8_args args;
+    attns_logits_args args;
     make_call(&c, kDLCUDA);
     c.params.clean_logits = true;
     c.params.max_seq_len = 0;
@@ -609,7 +609,7 @@ static void test_lengths(void **state) {
 static void test_out_dtypes(void **state) {
     (void)state;
     static call c;
-    attns_fp8_args args;
+    attns_logits_args args;
     make_call(&c, kDLCUDA);
     c.tensors[OUT].dtype.bits = 16;
     read_ok(&c, &args);
@@ -623,7 +623,7 @@ static void test_out_dtypes(void **state) {
 static void test_two_dimensional_lengths(void **state) {
     (void)state;
     static call c;
-    attns_fp8_args args;
+    attns_logits_args args;
     make_call(&c, kDLCUDA);
     c.tensors[LENS].ndim = 2;
     c.shapes[LENS][1] = NEXT_N;
@@ -640,7 +640,7 @@ static void test_empty_batch(void **state) {
     (void)state;
     static const int empty[] = {Q, WEIGHTS, TABLES, LENS, OUT};
     static call c;
-    attns_fp8_args args;
+    attns_logits_args args;
     make_call(&c, kDLCUDA);
     for (int i = 0; i < COUNT(empty); i++) {
         c.shapes[empty[i]][0] = 0;

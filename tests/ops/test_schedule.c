@@ -351,7 +351,8 @@ static void test_wrong_input(void **state) {
     CHECK_WRONG(c.lens_stride[0] = -1, INVALID, "seq_lens: stride[0] is -1, accepted: 0 or more");
     CHECK_WRONG((c.lens_shape[0] = INT64_C(1) << 31, c.lens_stride[0] = 0), INVALID,
                 "seq_lens: shape[0] is 2147483648, accepted: 0 to 2147483647 (B)");
-    CHECK_WRONG(c.params.variant = (attns_variant)2, INVALID, "variant: is 2, accepted: 0 (default) or 1 (fp8)");
+    CHECK_WRONG(c.params.variant = (attns_variant)3, INVALID,
+                "variant: is 3, accepted: 0 (default), 1 (fp8) or 2 (fp4)");
     CHECK_WRONG(c.params.next_n = -1, INVALID, "next_n: is -1, accepted: 0 (default) to 8");
     CHECK_WRONG(c.params.next_n = 9, UNSUPPORTED, "next_n: is 9, accepted: 0 (default) to 8");
     CHECK_WRONG((c.lens.ndim = 2, c.lens_shape[1] = 9, c.lens_stride[0] = 0), UNSUPPORTED,

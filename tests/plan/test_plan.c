@@ -35,7 +35,7 @@ static attns_target sm90(void) {
 static attns_plan plan_of(const attns_problem *problem) {
     const attns_target target = sm90();
     attns_plan plan;
-    if (attns_plan_make(problem, &target, &plan) != ATTNS_OK)
+    if (attns_plan_make(problem, &target, ATTNS_CHOOSE_AUTO, &plan) != ATTNS_OK)
         fail_msg("h%d d%d b%d n%d: %s", problem->num_heads, problem->head_dim, problem->block_size, problem->next_n,
                  attns_last_error());
     return plan;
@@ -89,7 +89,7 @@ static int value_of(const attns_plan *plan, const char *placeholder) {
 }
 
 static int total_slots(const attns_plan *plan) {
-    return plan->slots_per_chunk * plan->chunks_per_warpgroup * plan->math_warpgroups;
+    return value_of(plan, "CHUNK_SLOTS") * value_of(plan, "CHUNKS") * value_of(plan, "MATH_WARPGROUPS");
 }
 
 static int round_up(int a, int b) {
@@ -100,7 +100,7 @@ static int round_up(int a, int b) {
 
 static void check_shape(const attns_problem *problem, const attns_plan *plan) {
     const int columns = value_of(plan, "CHUNK_N");
-    CHECK(plan, columns == plan->slots_per_chunk * problem->num_heads);
+    CHECK(plan, columns == value_of(plan, "CHUNK_SLOTS") * problem->num_heads);
     CHECK(plan, columns % 8 == 0 && columns >= 8 && columns <= 256);
 
     /* Every query slot is scored, every warpgroup has one, and at most one slot is computed in vain: where next_n is
@@ -109,12 +109,15 @@ static void check_shape(const attns_problem *problem, const attns_plan *plan) {
     const int wasted = slots - problem->next_n;
     CHECK(plan, wasted == 0 || wasted == 1);
     CHECK(plan, wasted == 0 || problem->next_n % 2 == 1);
-    CHECK(plan, wasted == 0 || plan->chunks_per_warpgroup * plan->math_warpgroups > 1);
-    CHECK(plan, problem->next_n > slots / plan->math_warpgroups * (plan->math_warpgroups - 1));
+    CHECK(plan, wasted == 0 || value_of(plan, "CHUNKS") * value_of(plan, "MATH_WARPGROUPS") > 1);
+    const int warpgroups = value_of(plan, "MATH_WARPGROUPS");
+    CHECK(plan, problem->next_n > slots / warpgroups * (warpgroups - 1));
 
-    CHECK(plan, plan->math_warpgroups >= 1 && plan->threads == 32 * (4 * plan->math_warpgroups + 1));
+    CHECK(plan, warpgroups >= 1 && plan->threads == 32 * (4 * warpgroups + 1));
     CHECK(plan, plan->min_ctas_per_sm >= 1 && plan->min_ctas_per_sm <= plan->max_ctas_per_sm);
-    CHECK(plan, plan->q_stages >= 1 && plan->q_stages <= 32); /* a lane each initialises their barriers */
+    const int q_stages = value_of(plan, "Q_STAGES");
+    CHECK(plan, q_stages >= 1 && q_stages <= 32); /* a lane each initialises their barriers */
+    CHECK(plan, plan->family == ATTNS_FAMILY_SM90 && plan->tile_tokens == TILE_TOKENS);
 }
 
 static void test_shape(void **state) {
@@ -143,8 +146,8 @@ static void check_registers(const attns_problem *problem, const attns_plan *plan
     CHECK(plan, value_of(plan, "CHUNK_B") == accumulators + 1);
 
     /* A lane holds the weights of two of each 8 heads, if it holds any, and two rows of each slot of the last chunk. */
-    const int weights = value_of(plan, "WEIGHTS_IN_REGISTERS") ? plan->chunks_per_warpgroup * columns / 4 : 0;
-    const int sums = 2 * plan->slots_per_chunk;
+    const int weights = value_of(plan, "WEIGHTS_IN_REGISTERS") ? value_of(plan, "CHUNKS") * columns / 4 : 0;
+    const int sums = 2 * value_of(plan, "CHUNK_SLOTS");
     CHECK(plan, accumulators + weights + sums + ADDRESSES_AND_COUNTERS <= registers_of_thread(plan));
 }
 
@@ -198,7 +201,7 @@ static void check_shared_memory(const attns_problem *problem, const attns_plan *
     }
 
     for (int stages = plan->min_stages; stages <= plan->max_stages; stages++) {
-        const layout at = layout_of(problem, plan->q_stages, stages);
+        const layout at = layout_of(problem, value_of(plan, "Q_STAGES"), stages);
         CHECK(plan, at.end == dynamic_bytes(plan, stages));
         /* Operands start where their swizzle pattern does; so do all slots of a Q stage. TMA writes to multiples of
          * 128 bytes, bulk copies to multiples of 16. */
@@ -219,9 +222,9 @@ static void test_shared_memory(void **state) {
 /* The kernel computes padding slots from what lies behind a stage: that has to be memory of the CTA, also with the
  * shortest ring and in the last stage. */
 static void check_reads_of_padding(const attns_problem *problem, const attns_plan *plan) {
-    const layout at = layout_of(problem, plan->q_stages, plan->min_stages);
+    const layout at = layout_of(problem, value_of(plan, "Q_STAGES"), plan->min_stages);
     const int slots = total_slots(plan);
-    const int last = plan->q_stages - 1;
+    const int last = value_of(plan, "Q_STAGES") - 1;
     const int slot_bytes = problem->num_heads * problem->head_dim;
     const int slot_weights = problem->num_heads * 4;
     CHECK(plan, at.queries + last * problem->next_n * slot_bytes + slots * slot_bytes <= at.end);
@@ -259,7 +262,7 @@ static void test_names_are_distinct(void **state) {
     free(names);
 
     const attns_problem problem = {ATTNS_KERNEL_FP8_LOGITS, 104, 64, 16, 5, ATTNS_DTYPE_BF16, ATTNS_DTYPE_F16,
-                                   ATTNS_DTYPE_F32};
+                                   ATTNS_DTYPE_F32,         0};
     assert_string_equal(plan_of(&problem).name, "fp8_paged_mqa_logits h104 d64 b16 n5 out=bf16 acc=f16 epi=f32");
 }
 
@@ -271,11 +274,7 @@ static void check_placeholders(const attns_problem *problem, const attns_plan *p
     CHECK(plan, value_of(plan, "HEAD_DIM") == problem->head_dim);
     CHECK(plan, value_of(plan, "BLOCK_SIZE") == problem->block_size);
     CHECK(plan, value_of(plan, "NEXT_N") == problem->next_n);
-    CHECK(plan, value_of(plan, "MATH_WARPGROUPS") == plan->math_warpgroups);
     CHECK(plan, value_of(plan, "MAX_CTAS_PER_SM") == plan->max_ctas_per_sm);
-    CHECK(plan, value_of(plan, "Q_STAGES") == plan->q_stages);
-    CHECK(plan, value_of(plan, "CHUNK_SLOTS") == plan->slots_per_chunk);
-    CHECK(plan, value_of(plan, "CHUNKS") == plan->chunks_per_warpgroup);
     CHECK(plan, value_of(plan, "ACC_F16") == (problem->acc_dtype == ATTNS_DTYPE_F16));
     CHECK(plan, value_of(plan, "EPI_F16") == (problem->epi_dtype == ATTNS_DTYPE_F16));
     CHECK(plan, strcmp(text_of(plan, "OUT_TYPE"), output[problem->out_dtype]) == 0);
@@ -388,9 +387,9 @@ static void test_same_input_same_bytes(void **state) {
         attns_plan first, second, between;
         memset(&first, 0xaa, sizeof first);
         memset(&second, 0x55, sizeof second);
-        assert_int_equal(attns_plan_make(&problem, &first_target, &first), ATTNS_OK);
-        assert_int_equal(attns_plan_make(&other, &first_target, &between), ATTNS_OK);
-        assert_int_equal(attns_plan_make(&problem, &second_target, &second), ATTNS_OK);
+        assert_int_equal(attns_plan_make(&problem, &first_target, ATTNS_CHOOSE_AUTO, &first), ATTNS_OK);
+        assert_int_equal(attns_plan_make(&other, &first_target, ATTNS_CHOOSE_AUTO, &between), ATTNS_OK);
+        assert_int_equal(attns_plan_make(&problem, &second_target, ATTNS_CHOOSE_AUTO, &second), ATTNS_OK);
         CHECK(&first, memcmp(&first, &second, sizeof first) == 0);
         CHECK(&first, memcmp(&problem, &problem_before, sizeof problem) == 0);
         CHECK(&first, memcmp(&first.target, &second_target, sizeof second_target) == 0);
