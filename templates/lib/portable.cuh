@@ -28,14 +28,15 @@ constexpr int CHUNKS = (NEXT_N + CHUNK_SLOTS - 1) / CHUNK_SLOTS;
 constexpr int QUERY_TILE_BYTES = 32 * 4 * QUERY_REGISTERS; /* 8 heads */
 constexpr int QUERY_SLOT_BYTES = NUM_HEADS / 8 * QUERY_TILE_BYTES;
 
-/* Kernel argument; laid out alike in src/launch/portable.c. Strides in bytes where the elements are bytes. */
+/* Kernel argument; laid out alike in src/launch/portable.c. Strides in elements, which are bytes for q and kv. */
 struct Arguments {
-    const unsigned char *q; /* [B, next_n, H, row] bytes */
+    const unsigned char *q; /* [B, next_n, H] rows */
     i64 q_stride_b, q_stride_t;
-    const u32 *q_sf; /* [B, next_n, H], or null */
+    const u32 *q_sf; /* fp4 only: [B, next_n, H] */
     i64 q_sf_stride_b, q_sf_stride_t;
     const unsigned char *kv; /* blocks: values, then scales */
     i64 block_stride;
+    int num_blocks;
     const float *weights;
     i64 weights_stride;
     const int *block_tables;
@@ -45,12 +46,12 @@ struct Arguments {
     const int *schedule;              /* share starts {request, tile}, or null */
     Output *out;
     i64 out_stride;
-    int num_blocks;
     int batch;
     int max_tokens;  /* lengths are clamped to this: what max_seq_len and the block table cover */
     int clean_until; /* -inf is written from a row's limit to this column; 0: nothing is */
     int per_slot_lens;
     int num_shares;
+    int unused[3]; /* here a constant: stages, and CTAs on an SM */
 };
 
 #include "lib/walk.cuh"
