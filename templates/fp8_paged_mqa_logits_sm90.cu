@@ -375,7 +375,7 @@ struct Scorer {
     RingCursor kv, q;
 
     /* Of the current request. */
-    HeadWeights<NUM_HEADS, SLOTS> weights;
+    HeadWeights<NUM_HEADS, SLOTS, RAGGED> weights;
     const int *limits;
     Output *row; /* of this lane's slot in the first pair of slots */
 
@@ -473,7 +473,7 @@ struct Scorer {
             const RequestNote note = *shared_pointer<RequestNote>(layout.note(q.stage));
             if (note.tiles == 0)
                 break;
-            weights.load(shared_pointer<float>(layout.weights(q.stage)) + first_slot * NUM_HEADS);
+            weights.load(shared_pointer<float>(layout.weights(q.stage)) + first_slot * NUM_HEADS, NEXT_N - 1 - first_slot);
             limits = shared_pointer<int>(layout.limits(q.stage)) + lane_slot;
             row = args.out + (static_cast<i64>(note.request) * NEXT_N + lane_slot) * args.out_stride;
             slot = 0;

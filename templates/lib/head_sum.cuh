@@ -56,23 +56,28 @@ __device__ __forceinline__ u32 columns_f16x2(const u32 *acc, int j, int half) {
 
 /* The weights of SLOTS query slots for the heads that one lane sums, in registers while they fit: shared memory is busy
  * feeding the tensor cores, and a load waits long. */
-template <int HEADS, int SLOTS> struct HeadWeights {
+template <int HEADS, int SLOTS, bool RAGGED> struct HeadWeights {
     static constexpr int PAIRS = HEADS / 8; /* of one slot */
     static constexpr bool IN_REGISTERS = WEIGHTS_IN_REGISTERS;
 
     const float2 *shared;
+    int last_slot; /* used if RAGGED: slots past it have no weights, and get those of the last one */
     float2 held[IN_REGISTERS ? SLOTS * PAIRS : 1];
 
-    __device__ __forceinline__ void load(const float *weights) {
+    __device__ __forceinline__ float2 read(int slot, int j) const {
+        return shared[4 * ((RAGGED ? min(slot, last_slot) : slot) * PAIRS + j)];
+    }
+    __device__ __forceinline__ void load(const float *weights, int last) {
         shared = reinterpret_cast<const float2 *>(weights) + (threadIdx.x & 3);
+        last_slot = last;
         if (IN_REGISTERS) {
 #pragma unroll
             for (int i = 0; i < SLOTS * PAIRS; i++)
-                held[i] = shared[4 * i];
+                held[i] = read(i / PAIRS, i % PAIRS);
         }
     }
     __device__ __forceinline__ float2 get(int slot, int j) const {
-        return IN_REGISTERS ? held[slot * PAIRS + j] : shared[4 * (slot * PAIRS + j)];
+        return IN_REGISTERS ? held[slot * PAIRS + j] : read(slot, j);
     }
 };
 

@@ -83,6 +83,7 @@ const sim_op sim_ops_control[] = {
 const sim_op sim_ops_warp[] = {FAKE("shfl"), {"vote", fake_bind_gather}, FAKE("redux"), FAKE_END};
 const sim_op sim_ops_barrier[] = {FAKE("mbarrier"), FAKE_END};
 const sim_op sim_ops_async[] = {FAKE("cp"), FAKE("fence"), FAKE_END};
+const sim_op sim_ops_mma[] = {FAKE("mma"), FAKE_END};
 const sim_op sim_ops_wgmma[] = {FAKE("wgmma"), FAKE_END};
 
 #endif

@@ -21,6 +21,8 @@ typedef struct ptx_run {
     sim_dim grid, block;
     uint64_t seed, step_limit;
     size_t dynamic_shared_bytes;
+    const char *target; /* NULL: sm_90a */
+    int tensor_bits;
     const uint32_t *in;
     size_t in_words;
     uint32_t *out;
@@ -30,8 +32,8 @@ typedef struct ptx_run {
 
 /* The body finds: %tid (tid.x), %gtid (index over all CTAs of a one-dimensional launch), %out and %in (addresses of the
  * arrays), %my_out and %my_in (these plus 4 * %gtid), registers %r0-99, %rd0-19, %p0-19, %h0-9. It ends with ret. */
-static inline ptx_module *ptx_body_module(const char *body, char *error, size_t error_size) {
-    static const char head[] = ".version 8.3\n.target sm_90a\n.address_size 64\n"
+static inline ptx_module *ptx_module_for(const char *target, const char *body, char *error, size_t error_size) {
+    static const char head[] = ".address_size 64\n"
                                ".visible .entry tested(.param .u64 out_array, .param .u64 in_array)\n{\n"
                                ".reg .b32 %r<100>;\n.reg .b64 %rd<20>;\n.reg .pred %p<20>;\n.reg .b16 %h<10>;\n"
                                ".reg .b32 %tid, %gtid;\n.reg .b64 %out, %in, %my_out, %my_in;\n"
@@ -40,18 +42,22 @@ static inline ptx_module *ptx_body_module(const char *body, char *error, size_t 
                                "mad.lo.u32 %gtid, %r0, %r1, %tid;\n"
                                "ld.param.u64 %out, [out_array];\nld.param.u64 %in, [in_array];\n"
                                "mad.wide.u32 %my_out, %gtid, 4, %out;\nmad.wide.u32 %my_in, %gtid, 4, %in;\n";
-    size_t size = sizeof(head) + strlen(body) + 8;
+    size_t size = sizeof(head) + strlen(target) + strlen(body) + 64;
     char *text = malloc(size);
     assert_non_null(text);
-    int length = snprintf(text, size, "%s%s\n}\n", head, body);
+    int length = snprintf(text, size, ".version 9.0\n.target %s\n%s%s\n}\n", target, head, body);
     ptx_module *module = ptx_module_parse(text, (size_t)length, error, error_size);
     free(text);
     return module;
 }
 
+static inline ptx_module *ptx_body_module(const char *body, char *error, size_t error_size) {
+    return ptx_module_for("sm_90a", body, error, error_size);
+}
+
 static inline bool run_ptx(const char *body, ptx_run *run) {
     char error[512] = "";
-    ptx_module *module = ptx_body_module(body, error, sizeof(error));
+    ptx_module *module = ptx_module_for(run->target ? run->target : "sm_90a", body, error, sizeof(error));
     if (!module)
         fail_msg("%s", error);
     sim_device device;
@@ -70,7 +76,8 @@ static inline bool run_ptx(const char *body, ptx_run *run) {
                          .dynamic_shared_bytes = run->dynamic_shared_bytes,
                          .seed = run->seed,
                          .step_limit = run->step_limit,
-                         .num_sms = 4};
+                         .num_sms = 4,
+                         .tensor_bits = run->tensor_bits};
     bool done = sim_run(&launch);
     memcpy(run->fault, launch.fault, sizeof(run->fault));
     sim_device_destroy(&device);

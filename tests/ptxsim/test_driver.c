@@ -143,7 +143,7 @@ static void test_device(void **state) {
     CUdevice device = -1;
     size_t total = 0, available = 0;
     must(cuDriverGetVersion(&value));
-    assert_int_equal(value, 13000);
+    assert_int_equal(value, 13050);
     must(cuDeviceGetCount(&count));
     assert_int_equal(count, 1);
     assert_int_equal(cuDeviceGet(&device, 1), CUDA_ERROR_INVALID_DEVICE);

@@ -59,15 +59,15 @@ static const struct {
     {"v2", ACCESS_LD | ACCESS_ST, VECTOR, 2, 0, 0},
     {"v4", ACCESS_LD | ACCESS_ST, VECTOR, 4, 0, 0},
     {"weak", ACCESS_LD | ACCESS_ST, STRENGTH, 0, 0, 0},
-    {"volatile", ACCESS_LD | ACCESS_ST, STRENGTH, 1, 0, 0},
-    {"relaxed", ACCESS_ANY, STRENGTH, 1, 0, 0},
-    {"acquire", ACCESS_LD | ACCESS_ATOM, STRENGTH, 1, 0, 0},
-    {"release", ACCESS_ST | ACCESS_ATOM | ACCESS_RED, STRENGTH, 1, 0, 0},
-    {"acq_rel", ACCESS_ATOM, STRENGTH, 1, 0, 0},
+    {"volatile", ACCESS_LD | ACCESS_ST, STRENGTH, RACE_STRONG, 0, 0}, /* as .relaxed.sys */
+    {"relaxed", ACCESS_ANY, STRENGTH, RACE_STRONG, 0, 0},
+    {"acquire", ACCESS_LD | ACCESS_ATOM, STRENGTH, RACE_STRONG | RACE_ACQUIRE, 0, 0},
+    {"release", ACCESS_ST | ACCESS_ATOM | ACCESS_RED, STRENGTH, RACE_STRONG | RACE_RELEASE, 0, 0},
+    {"acq_rel", ACCESS_ATOM, STRENGTH, RACE_STRONG | RACE_ACQUIRE | RACE_RELEASE, 0, 0},
     {"cta", ACCESS_ANY, SCOPE, 0, 0, 0},
-    {"cluster", ACCESS_ANY, SCOPE, 0, 0, 0},
-    {"gpu", ACCESS_ANY, SCOPE, 0, 0, 0},
-    {"sys", ACCESS_ANY, SCOPE, 0, 0, 0},
+    {"cluster", ACCESS_ANY, SCOPE, 0, 0, 0}, /* of one CTA */
+    {"gpu", ACCESS_ANY, SCOPE, RACE_DEVICE, 0, 0},
+    {"sys", ACCESS_ANY, SCOPE, RACE_DEVICE, 0, 0},
     {"ca", ACCESS_LD, CACHE, 0, 0, 0},
     {"cg", ACCESS_LD | ACCESS_ST, CACHE, 0, 0, 0},
     {"cs", ACCESS_LD | ACCESS_ST, CACHE, 0, 0, 0},
@@ -103,7 +103,7 @@ static const struct {
 
 bool access_parse(const ptx_instr *instr, unsigned which, access_form *form, char *error, size_t error_size) {
     const size_t count = sizeof(MODIFIERS) / sizeof(*MODIFIERS);
-    unsigned seen = 0;
+    unsigned seen = 0, scope = RACE_DEVICE;
     *form = (access_form){.space = PTX_GENERIC, .vector = 1};
     for (int i = 0; i < instr->num_modifiers; i++) {
         size_t m = 0;
@@ -129,7 +129,10 @@ bool access_parse(const ptx_instr *instr, unsigned which, access_form *form, cha
             form->vector = value;
             break;
         case STRENGTH:
-            form->strong = value != 0;
+            form->order = (unsigned)value;
+            break;
+        case SCOPE:
+            scope = (unsigned)value;
             break;
         case HINT:
             form->hint = true;
@@ -141,6 +144,12 @@ bool access_parse(const ptx_instr *instr, unsigned which, access_form *form, cha
             break;
         }
     }
+    if (which & (ACCESS_ATOM | ACCESS_RED))
+        form->order |= RACE_STRONG | RACE_WRITE | RACE_READS;
+    else if (form->order != 0)
+        form->order |= which == ACCESS_LD ? RACE_READS : RACE_WRITE;
+    if (form->order != 0)
+        form->order |= scope;
     if (form->bytes == 0 || form->bytes * form->vector > 16) {
         snprintf(error, error_size, "%s: %s", instr->opcode,
                  form->bytes == 0 ? "has no type" : "vectors have at most 16 bytes");

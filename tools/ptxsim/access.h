@@ -4,6 +4,7 @@
 #ifndef PTXSIM_ACCESS_H_
 #define PTXSIM_ACCESS_H_
 
+#include "race.h"
 #include "sim.h"
 
 /* Instructions, as bits. */
@@ -39,7 +40,7 @@ typedef struct access_form {
     int packed;  /* values in an element: 2 for f16x2 */
     int vector;  /* elements: 1, 2, 4 */
     bool hint;   /* the last operand is a cache policy */
-    bool strong; /* volatile, relaxed, acquire or release: one access, not torn */
+    unsigned order; /* RACE_STRONG and what else race.h has; 0: weak */
     access_op op;
 } access_form;
 

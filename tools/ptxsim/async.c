@@ -45,6 +45,7 @@ struct sim_async *sim_async_new(sim_warp *warp, const ptx_instr *instr, uint32_t
     op->instr = instr;
     op->mask = mask;
     op->lane = mask == 0 ? -1 : __builtin_ctz(mask);
+    race_unit_issue(&op->unit, warp, mask);
     if (kind == SIM_ASYNC_COPY || kind == SIM_ASYNC_BULK_STORE) {
         const sim_group_kind groups = kind == SIM_ASYNC_COPY ? SIM_GROUP_COPY : SIM_GROUP_BULK;
         memcpy(op->group, state->groups[groups][warp->index], sizeof(op->group));
@@ -53,6 +54,7 @@ struct sim_async *sim_async_new(sim_warp *warp, const ptx_instr *instr, uint32_t
 }
 
 void sim_async_discard(struct sim_async *op) {
+    race_unit_free(op->warp->cta, &op->unit);
     if (op->destroy != NULL)
         op->destroy(op);
     free(op);
@@ -83,6 +85,58 @@ bool sim_async_outstanding(const sim_warp *warp, int lane, unsigned kinds, uint3
     return false;
 }
 
+/* ---- Bulk stores that have been done, until their lane waits for them ------------------------------------------- */
+
+struct sim_finished {
+    const sim_warp *warp;
+    int lane;
+    uint32_t group;
+    race_done read, written;
+};
+
+static void note_finished(sim_cta *cta, struct sim_async *op) {
+    struct sim_async_state *state = cta->async_state;
+    if (op->kind != SIM_ASYNC_BULK_STORE || op->unit.clock == NULL)
+        return;
+    if (state->num_finished == state->finished_capacity) {
+        const size_t capacity = state->finished_capacity == 0 ? 32 : 2 * state->finished_capacity;
+        struct sim_finished *grown = realloc(state->finished, capacity * sizeof(*grown));
+        if (grown == NULL) /* its accesses will look as if nobody had waited for them */
+            return;
+        state->finished = grown;
+        state->finished_capacity = capacity;
+    }
+    state->finished[state->num_finished++] = (struct sim_finished){.warp = op->warp,
+                                                                   .lane = op->lane,
+                                                                   .group = op->group[op->lane],
+                                                                   .read = op->read,
+                                                                   .written = race_unit_finish(cta, &op->unit)};
+}
+
+void sim_async_observe(sim_warp *warp, int lane, uint32_t limit, bool read_only) {
+    struct sim_async_state *state = warp->cta->async_state;
+    const uint32_t bit = UINT32_C(1) << lane;
+    for (size_t i = 0; i < state->num_finished;) {
+        struct sim_finished *f = &state->finished[i];
+        if (f->warp != warp || f->lane != lane || f->group >= limit) {
+            i++;
+            continue;
+        }
+        race_observe(warp, bit, read_only ? f->read : f->written);
+        if (read_only)
+            i++;
+        else
+            *f = state->finished[--state->num_finished];
+    }
+    for (const struct sim_async *op = warp->cta->pending; op != NULL && read_only; op = op->next) {
+        if (op->kind == SIM_ASYNC_BULK_STORE && op->warp == warp && op->lane == lane && op->read_done &&
+            op->group[lane] < limit)
+            race_observe(warp, bit, op->read);
+    }
+}
+
+/* ---- The queue ------------------------------------------------------------------------------------------------- */
+
 /* One round over the queue, oldest first. */
 static bool progress_once(sim_cta *cta, bool all) {
     bool moved = false;
@@ -98,6 +152,7 @@ static bool progress_once(sim_cta *cta, bool all) {
         moved = moved || step != SIM_ASYNC_BLOCKED;
         if (step == SIM_ASYNC_DONE) {
             *link = op->next;
+            note_finished(cta, op);
             sim_async_discard(op);
             continue;
         }
@@ -141,6 +196,7 @@ void sim_async_free(sim_cta *cta) {
     if (cta->async_state != NULL) {
         free(cta->async_state->writer);
         free(cta->async_state->mbarriers);
+        free(cta->async_state->finished);
         free(cta->async_state);
         cta->async_state = NULL;
     }

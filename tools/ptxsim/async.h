@@ -6,6 +6,7 @@
 #ifndef PTXSIM_ASYNC_H_
 #define PTXSIM_ASYNC_H_
 
+#include "race.h"
 #include "sim.h"
 
 #define SIM_MAX_WARPS 32 /* of a CTA */
@@ -35,7 +36,9 @@ struct sim_async {
     int lane;                           /* for messages */
     uint32_t mask;                      /* lanes it belongs to */
     uint32_t group[SIM_LANES];          /* number of each lane's group */
+    race_unit unit;                     /* as what its accesses are ordered */
     bool read_done;                     /* stores: shared memory has been read */
+    race_done read;                     /* stores: that */
     unsigned delay;                     /* calls of sim_async_progress until it moves */
     size_t shared_offset, shared_bytes; /* the bytes of shared memory it fills, if they are one piece */
     bool (*fills)(const struct sim_async *op, size_t offset,
@@ -58,6 +61,7 @@ typedef struct sim_mbarrier {
     uint32_t expected, pending; /* arrivals */
     int32_t tx;
     uint32_t phase; /* number of the phase under way; its lowest bit is the parity */
+    race_clock *arrived, *completed; /* what arrivals release; what those of the last phase have */
     uint64_t word;
 } sim_mbarrier;
 
@@ -69,10 +73,12 @@ struct sim_async_state {
     size_t mbarriers_begin, mbarriers_end;                       /* indices ever used */
     uint32_t groups[SIM_GROUP_KINDS][SIM_MAX_WARPS][SIM_LANES];
     struct sim_warpgroup *warpgroups; /* exec_wgmma.c */
+    struct sim_finished *finished;    /* bulk stores that are done and have not been waited for (async.c) */
+    size_t num_finished, finished_capacity;
     /* Where shared memory was last read without having been written. */
     const ptx_instr *undefined_instr;
     size_t undefined_offset;
-    bool undefined_awaited; /* a copy into it was under way */
+    const char *undefined_why;
 };
 
 /* The state of the warp's CTA, made on first use. NULL after sim_fault (out of memory, or too many warps). */
@@ -82,6 +88,8 @@ struct sim_async_state *sim_async_state_of(sim_warp *warp, const ptx_instr *inst
  * sim_fault. */
 struct sim_async *sim_async_new(sim_warp *warp, const ptx_instr *instr, uint32_t mask, size_t size,
                                 sim_async_kind kind);
+/* The lane has waited for its bulk stores in groups below `limit` (`read_only`: until they have read their source). */
+void sim_async_observe(sim_warp *warp, int lane, uint32_t limit, bool read_only);
 /* Releases one that has not been queued. */
 void sim_async_discard(struct sim_async *op);
 /* Queues it, to move at a random time. */
@@ -111,6 +119,8 @@ bool shadow_check_async_read(sim_warp *warp, const ptx_instr *instr, int lane, s
 
 /* Notes that the instruction has read undefined bytes, and says so for a message ("" if none has). */
 void shadow_note_undefined(sim_warp *warp, const ptx_instr *instr, size_t offset, size_t size);
+/* Same for bytes whose last write is not ordered before. */
+void shadow_note_race(sim_warp *warp, const ptx_instr *instr, size_t offset);
 void sim_undefined_note(const sim_cta *cta, char *text, size_t size);
 
 /* ---- Bulk copies (exec_bulk.c), bound in exec_async.c ---- */
@@ -136,8 +146,10 @@ uint32_t sim_defined_lanes(const sim_warp *warp, int slot);
 
 /* Shared memory offset of an address of the shared space or in its window. */
 uint64_t sim_shared_offset(uint64_t address);
-/* Asynchronous bytes have arrived on a barrier. false after sim_fault. (exec_barrier.c) */
-bool sim_mbarrier_complete_tx(sim_warp *warp, const ptx_instr *instr, int lane, uint64_t address, uint32_t bytes);
+/* The operation's bytes have arrived on a barrier, or it arrives there itself; who waits for the phase then knows what
+ * the operation has done. false after sim_fault. (exec_barrier.c) */
+bool sim_mbarrier_complete_tx(struct sim_async *op, uint64_t address, uint32_t bytes);
+bool sim_mbarrier_arrive_async(struct sim_async *op, int lane, uint64_t address, uint32_t count);
 /* Whether there is a barrier, which asynchronous operations can see. false after sim_fault. */
 bool sim_mbarrier_check(sim_warp *warp, const ptx_instr *instr, int lane, uint64_t address);
 /* Arrives once for the lane when all its cp.async so far are done (cp.async.mbarrier.arrive). */

@@ -61,6 +61,7 @@ void kernel_run(CUcontext ctx, const operation *op) {
         .dynamic_shared_bytes = op->kernel.dynamic_shared,
         .seed = driver.seed * UINT64_C(0x9e3779b97f4a7c15) + driver.launches,
         .num_sms = driver.model.num_sms,
+        .tensor_bits = driver.model.tensor_bits,
         .grid_id = driver.launches,
     };
     uint64_t number = driver.launches++;

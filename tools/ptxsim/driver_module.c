@@ -2,6 +2,7 @@
  *
  * Code: modules and libraries from PTX text, their functions and attributes. */
 #include "driver_state.h"
+#include "target.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -66,7 +67,11 @@ static CUresult load(CUlibrary *out, const void *image, CUcontext ctx, unsigned 
         if (!module)
             result = CUDA_ERROR_INVALID_PTX;
     }
-    if (module && !device_runs(&driver.model, module->target)) {
+    if (module && module->version > TARGET_PTX_VERSION) {
+        snprintf(error, sizeof error, ".version %d.%d is newer than %d.%d, the newest PTX that is understood",
+                 module->version / 10, module->version % 10, TARGET_PTX_VERSION / 10, TARGET_PTX_VERSION % 10);
+        result = CUDA_ERROR_UNSUPPORTED_PTX_VERSION;
+    } else if (module && !device_runs(&driver.model, module->target)) {
         snprintf(error, sizeof error, ".target %s does not run on %s", module->target, driver.model.arch);
         result = CUDA_ERROR_NO_BINARY_FOR_GPU;
     }

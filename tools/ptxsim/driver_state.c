@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define DRIVER_VERSION 13000
+#define DRIVER_VERSION 13050 /* what TARGET_PTX_VERSION belongs to */
 
 driver_state driver = {.lock = PTHREAD_MUTEX_INITIALIZER};
 

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "async.h"
+#include "race_state.h"
 
 enum {
     MAX_HOST_THREADS = 8,
@@ -44,6 +45,7 @@ typedef struct machine {
 static void machine_destroy(machine *m) {
     free(m->cta.warps);
     free(m->cta.shared);
+    race_state_free(m->cta.race);
     free(m->cta.shared_written);
     free(m->schedules);
     free(m->registers);
@@ -64,7 +66,9 @@ static bool machine_init(machine *m, const run *r) {
     m->pending = calloc(warps * slots + 1, 1);
     m->local = calloc(warps * function->local_bytes * SIM_LANES + 1, 1);
     m->written = calloc(warps * slots + 1, sizeof(uint32_t));
-    if (m->cta.warps && m->cta.shared && m->cta.shared_written && m->schedules && m->registers && m->pending &&
+    if (r->launch->race)
+        m->cta.race = race_state_new(r->launch, r->num_warps, r->shared_bytes);
+    if ((m->cta.race || !r->launch->race) && m->cta.warps && m->cta.shared && m->cta.shared_written && m->schedules && m->registers && m->pending &&
         m->local && m->written)
         return true;
     machine_destroy(m);
@@ -91,10 +95,13 @@ static void machine_reset(machine *m, const run *r, uint64_t linear) {
         .shared = kept.shared,
         .shared_bytes = r->shared_bytes,
         .shared_written = kept.shared_written,
+        .race = kept.race,
         .warps = kept.warps,
         .num_warps = r->num_warps,
         .running_warps = r->num_warps,
         .random = r->launch->seed ^ (linear + 1) * UINT64_C(0xd1342543de82ef95)};
+    if (m->cta.race)
+        race_state_reset(m->cta.race, &m->cta);
     for (size_t i = 0; i < warps; i++) {
         unsigned lanes = threads - (unsigned)i * SIM_LANES;
         m->schedules[i] = (sim_schedule){.program = &r->program,
@@ -269,11 +276,15 @@ bool sim_run(sim_launch *launch) {
         sim_launch_fault(launch, "a grid of %u x %u x %u CTAs", grid.x, grid.y, grid.z);
         return false;
     }
+    launch->race = launch->ignore_races ? NULL : race_launch_new();
     if (!sim_program_init(&r.program, launch->function)) {
+        race_launch_free(launch->race);
         sim_launch_fault(launch, "out of host memory");
         return false;
     }
     run_ctas(&r);
+    race_launch_free(launch->race);
+    launch->race = NULL;
     sim_program_destroy(&r.program);
     return launch->fault[0] == '\0';
 }

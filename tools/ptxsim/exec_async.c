@@ -35,6 +35,9 @@ static sim_async_step copy_step(sim_cta *cta, struct sim_async *op) {
     for (uint32_t lanes = op->mask; lanes != 0; lanes &= lanes - 1) {
         const int lane = __builtin_ctz(lanes);
         uint8_t *to = cta->shared + c->to[lane];
+        if (!race_copy_access(race_shared(cta), op, lane, c->to[lane], c->bytes, op->group[lane] + 1) ||
+            !race_unit_access_global(op, (uint64_t)(uintptr_t)c->from[lane], c->taken[lane], RACE_READ))
+            break;
         memset(to, 0, c->bytes);
         if (c->taken[lane] != 0)
             memcpy(to, c->from[lane], c->taken[lane]);
@@ -137,16 +140,25 @@ static sim_result exec_wait_group(sim_warp *warp, const ptx_instr *instr, uint32
         }
         if (sim_async_outstanding(warp, lane, 1u << kind, limit, instr->data[1] != 0))
             return SIM_RETRY;
+        if (kind == SIM_ASYNC_COPY)
+            race_observe(warp, UINT32_C(1) << lane, race_copy_done(warp, lane, limit));
+        else
+            sim_async_observe(warp, lane, limit, instr->data[1] != 0);
     }
     return SIM_DONE;
 }
 
 /* ---- Fences ---------------------------------------------------------------------------------------------------- */
 
-/* Instructions of a CTA run one after the other, so that only the proxies need care. */
+/* data[0]: its scope is the CTA. All are as strong as acq_rel here, .acquire and .release included. */
 static sim_result exec_fence(sim_warp *warp, const ptx_instr *instr, uint32_t mask) {
-    (void)warp, (void)instr, (void)mask;
+    race_fence(warp, mask, instr->data[0] == 0);
     __atomic_thread_fence(__ATOMIC_SEQ_CST);
+    return SIM_DONE;
+}
+
+static sim_result exec_nothing(sim_warp *warp, const ptx_instr *instr, uint32_t mask) {
+    (void)warp, (void)instr, (void)mask;
     return SIM_DONE;
 }
 
@@ -191,12 +203,14 @@ static const form FORMS[] = {
      {0, 0}},
     {"cp", "async bulk tensor " DIMS " global shared::cta tile? bulk_group " HINT, "ta", exec_tensor_store, {0, 0}},
     {"cp", "async bulk prefetch tensor " DIMS " L2 global tile? " HINT, "t", exec_tensor_prefetch, {0, 0}},
-    {"fence", "sc|acq_rel|acquire|release? cta|cluster|gpu|sys", "", exec_fence, {0, 0}},
-    {"fence", "proxy alias", "", exec_fence, {0, 0}},
+    {"fence", "sc|acq_rel|acquire|release? cta|cluster", "", exec_fence, {1, 0}},
+    {"fence", "sc|acq_rel|acquire|release? gpu|sys", "", exec_fence, {0, 0}},
+    {"fence", "proxy alias", "", exec_nothing, {0, 0}},
     {"fence", "proxy async shared::cta|shared::cluster?", "", exec_proxy_fence, {0, 0}},
-    {"fence", "proxy async global", "", exec_fence, {0, 0}},
+    {"fence", "proxy async global", "", exec_nothing, {0, 0}},
     {"fence", "mbarrier_init release cluster", "", exec_proxy_fence, {1, 0}},
-    {"membar", "cta|gl|sys", "", exec_fence, {0, 0}},
+    {"membar", "cta", "", exec_fence, {1, 0}},
+    {"membar", "gl|sys", "", exec_fence, {0, 0}},
 };
 
 static bool is_one_of(const char *list, size_t size, const char *word) {

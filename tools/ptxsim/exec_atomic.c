@@ -10,7 +10,7 @@
 /* data[0]: element bytes | kind << 8 | values in an element << 16, data[1]: space, data[2]: access_op, data[3]: flags
  */
 
-enum { HINT = 1, HAS_RESULT = 2 };
+enum { HINT = 1, HAS_RESULT = 2, ORDER_SHIFT = 8 /* of access_form.order */ };
 
 static int64_t as_signed(uint64_t x, size_t bytes) {
     return (int64_t)(x << (64 - 8 * bytes)) >> (64 - 8 * bytes);
@@ -100,6 +100,7 @@ static sim_result exec_atomic(sim_warp *warp, const ptx_instr *instr, uint32_t m
     const size_t bytes = instr->data[0] & 0xff;
     const int address = instr->data[3] & HAS_RESULT ? 1 : 0;
     const bool cas = instr->data[2] == ACCESS_CAS;
+    const unsigned order = (unsigned)(instr->data[3] >> ORDER_SHIFT);
     for (uint32_t lanes = mask; lanes != 0; lanes &= lanes - 1) {
         const int lane = __builtin_ctz(lanes);
         if ((instr->data[3] & HINT) &&
@@ -108,16 +109,19 @@ static sim_result exec_atomic(sim_warp *warp, const ptx_instr *instr, uint32_t m
         const uint64_t where = sim_address(warp, &instr->operands[address], lane);
         const ptx_space space = (ptx_space)instr->data[1];
         /* Reading first finds bytes that were not written; the write then checks that it is allowed. */
-        if (sim_access(warp, instr, lane, space, where, bytes, false) == NULL)
+        if (sim_access_kind(warp, instr, lane, space, where, bytes, (order & ~(unsigned)RACE_WRITE) | RACE_CHECK,
+                            NULL) == NULL)
             return SIM_FAULT;
-        uint8_t *at = sim_access(warp, instr, lane, space, where, bytes, true);
+        uint8_t *at = sim_access_kind(warp, instr, lane, space, where, bytes, order, NULL);
         if (at == NULL)
             return SIM_FAULT;
+        sim_strong_before(warp, lane, space, where, order);
         const uint64_t x = value_of(warp, &instr->operands[address + 1], lane, bytes);
         const uint64_t swap = cas ? value_of(warp, &instr->operands[address + 2], lane, bytes) : 0;
         const uint64_t old = bytes == 2   ? step_uint16_t(instr, at, x, swap)
                              : bytes == 4 ? step_uint32_t(instr, at, x, swap)
                                           : step_uint64_t(instr, at, x, swap);
+        sim_strong_after(warp, lane, space, where, order);
         if (address == 1)
             sim_set(warp, &instr->operands[0], lane, old);
     }
@@ -159,6 +163,6 @@ bool bind_atomic(ptx_instr *instr, char *error, size_t error_size) {
     instr->data[0] = (uint64_t)form.bytes | (uint64_t)form.kind << 8 | (uint64_t)form.packed << 16;
     instr->data[1] = (uint64_t)form.space;
     instr->data[2] = (uint64_t)form.op;
-    instr->data[3] = (form.hint ? HINT : 0u) | (result ? HAS_RESULT : 0u);
+    instr->data[3] = (form.hint ? HINT : 0u) | (result ? HAS_RESULT : 0u) | form.order << ORDER_SHIFT;
     return true;
 }

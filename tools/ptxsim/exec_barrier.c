@@ -50,11 +50,19 @@ static sim_mbarrier *barrier_at(sim_warp *warp, const ptx_instr *instr, int lane
     return barrier;
 }
 
+/* Same for a lane, whose use of the barrier must be ordered after its initialisation. */
+static sim_mbarrier *barrier_of(sim_warp *warp, const ptx_instr *instr, int lane, uint64_t address, size_t *offset) {
+    sim_mbarrier *barrier = barrier_at(warp, instr, lane, address, offset);
+    const unsigned kind = RACE_WRITE | RACE_STRONG | RACE_CHECK;
+    return barrier != NULL && race_access(race_shared(warp->cta), warp, instr, lane, *offset, 8, kind) ? barrier : NULL;
+}
+
 /* Ends the phase if nothing is pending any more. */
 static void settle(sim_cta *cta, sim_mbarrier *barrier, size_t offset) {
     if (barrier->pending == 0 && barrier->tx == 0) {
         barrier->phase++;
         barrier->pending = barrier->expected;
+        race_copy(cta, &barrier->completed, barrier->arrived);
     }
     store(cta, barrier, offset);
 }
@@ -86,7 +94,7 @@ static bool arrive(sim_warp *warp, const ptx_instr *instr, int lane, sim_mbarrie
 
 bool sim_mbarrier_check(sim_warp *warp, const ptx_instr *instr, int lane, uint64_t address) {
     size_t offset = 0;
-    const sim_mbarrier *barrier = barrier_at(warp, instr, lane, address, &offset);
+    const sim_mbarrier *barrier = barrier_of(warp, instr, lane, address, &offset);
     if (barrier == NULL)
         return false;
     if (!barrier->fenced) {
@@ -99,12 +107,25 @@ bool sim_mbarrier_check(sim_warp *warp, const ptx_instr *instr, int lane, uint64
     return true;
 }
 
-bool sim_mbarrier_complete_tx(sim_warp *warp, const ptx_instr *instr, int lane, uint64_t address, uint32_t bytes) {
+bool sim_mbarrier_complete_tx(struct sim_async *op, uint64_t address, uint32_t bytes) {
     size_t offset = 0;
-    sim_mbarrier *barrier = barrier_at(warp, instr, lane, address, &offset);
-    if (barrier == NULL || !add_tx(warp, instr, lane, barrier, offset, -(int64_t)bytes))
+    sim_cta *cta = op->warp->cta;
+    sim_mbarrier *barrier = barrier_at(op->warp, op->instr, op->lane, address, &offset);
+    if (barrier == NULL || !add_tx(op->warp, op->instr, op->lane, barrier, offset, -(int64_t)bytes))
         return false;
-    settle(warp->cta, barrier, offset);
+    race_unit_release(cta, &op->unit, &barrier->arrived);
+    settle(cta, barrier, offset);
+    return true;
+}
+
+bool sim_mbarrier_arrive_async(struct sim_async *op, int lane, uint64_t address, uint32_t count) {
+    size_t offset = 0;
+    sim_cta *cta = op->warp->cta;
+    sim_mbarrier *barrier = barrier_at(op->warp, op->instr, lane, address, &offset);
+    if (barrier == NULL || !arrive(op->warp, op->instr, lane, barrier, offset, count))
+        return false;
+    race_unit_release(cta, &op->unit, &barrier->arrived);
+    settle(cta, barrier, offset);
     return true;
 }
 
@@ -148,7 +169,7 @@ typedef enum action {
     PENDING_COUNT
 } action;
 
-enum { DROP = 1, WITH_TX = 2, NO_COMPLETE = 4, PARITY = 8, TRY = 16 };
+enum { DROP = 1, WITH_TX = 2, NO_COMPLETE = 4, PARITY = 8, TRY = 16, RELAXED = 32 };
 
 /* data[0]: action, data[1]: flags above */
 
@@ -165,6 +186,8 @@ static sim_result exec_init(sim_warp *warp, const ptx_instr *instr, uint32_t mas
                              MAX_COUNT);
         if (barrier->live && memcmp(warp->cta->shared + offset, &barrier->word, 8) == 0)
             return sim_fault(warp, instr, lane, "there already is an mbarrier at shared offset %#zx", offset);
+        if (!race_access(race_shared(warp->cta), warp, instr, lane, offset, 8, RACE_WRITE))
+            return SIM_FAULT;
         *barrier = (sim_mbarrier){.live = true, .writer = (uint8_t)warp->index, .expected = count, .pending = count};
         store(warp->cta, barrier, offset);
         shadow_store_async(warp->cta, offset, 8);
@@ -182,7 +205,7 @@ static sim_result exec_inval(sim_warp *warp, const ptx_instr *instr, uint32_t ma
         const int lane = __builtin_ctz(lanes);
         size_t offset = 0;
         sim_mbarrier *barrier = barrier_at(warp, instr, lane, sim_address(warp, &instr->operands[0], lane), &offset);
-        if (barrier == NULL)
+        if (barrier == NULL || !race_access(race_shared(warp->cta), warp, instr, lane, offset, 8, RACE_WRITE))
             return SIM_FAULT;
         barrier->live = false;
         shadow_set_written(warp->cta, offset, 8, false);
@@ -195,7 +218,7 @@ static sim_result exec_tx(sim_warp *warp, const ptx_instr *instr, uint32_t mask)
         const int lane = __builtin_ctz(lanes);
         const int64_t bytes = (uint32_t)sim_operand(warp, &instr->operands[1], lane);
         size_t offset = 0;
-        sim_mbarrier *barrier = barrier_at(warp, instr, lane, sim_address(warp, &instr->operands[0], lane), &offset);
+        sim_mbarrier *barrier = barrier_of(warp, instr, lane, sim_address(warp, &instr->operands[0], lane), &offset);
         if (barrier == NULL ||
             !add_tx(warp, instr, lane, barrier, offset, instr->data[0] == EXPECT_TX ? bytes : -bytes))
             return SIM_FAULT;
@@ -216,7 +239,7 @@ static sim_result exec_arrive(sim_warp *warp, const ptx_instr *instr, uint32_t m
         const int lane = __builtin_ctz(lanes);
         const uint32_t operand = has_operand ? (uint32_t)sim_operand(warp, &instr->operands[2], lane) : 1;
         size_t offset = 0;
-        sim_mbarrier *barrier = barrier_at(warp, instr, lane, sim_address(warp, &instr->operands[1], lane), &offset);
+        sim_mbarrier *barrier = barrier_of(warp, instr, lane, sim_address(warp, &instr->operands[1], lane), &offset);
         if (barrier == NULL)
             return SIM_FAULT;
         const uint64_t before = state_of(barrier);
@@ -230,6 +253,8 @@ static sim_result exec_arrive(sim_warp *warp, const ptx_instr *instr, uint32_t m
         if ((flags & NO_COMPLETE) && barrier->pending == 0 && barrier->tx == 0)
             return sim_fault(warp, instr, lane,
                              "arrive.noComplete ends the phase of the mbarrier at shared offset %#zx", offset);
+        if (!(flags & RELAXED))
+            race_release(warp, UINT32_C(1) << lane, &barrier->arrived);
         settle(warp->cta, barrier, offset);
         sim_set(warp, &instr->operands[0], lane, before);
     }
@@ -237,10 +262,11 @@ static sim_result exec_arrive(sim_warp *warp, const ptx_instr *instr, uint32_t m
 }
 
 /* Whether the phase that a lane asks for has ended: 1 or 0; -1 after sim_fault. */
-static int phase_ended(sim_warp *warp, const ptx_instr *instr, int lane) {
+static int phase_ended(sim_warp *warp, const ptx_instr *instr, int lane, const sim_mbarrier **found) {
     size_t offset = 0;
     const uint64_t wanted = sim_operand(warp, &instr->operands[2], lane);
-    const sim_mbarrier *barrier = barrier_at(warp, instr, lane, sim_address(warp, &instr->operands[1], lane), &offset);
+    const sim_mbarrier *barrier = barrier_of(warp, instr, lane, sim_address(warp, &instr->operands[1], lane), &offset);
+    *found = barrier;
     if (barrier == NULL)
         return -1;
     if (instr->data[1] & PARITY) {
@@ -264,10 +290,11 @@ static int phase_ended(sim_warp *warp, const ptx_instr *instr, int lane) {
 
 /* try_wait may suspend, for a while: it usually retries, now and then it gives up, as time limits would have it. */
 static sim_result exec_wait(sim_warp *warp, const ptx_instr *instr, uint32_t mask) {
+    const sim_mbarrier *barriers[SIM_LANES];
     uint32_t ended = 0;
     for (uint32_t lanes = mask; lanes != 0; lanes &= lanes - 1) {
         const int lane = __builtin_ctz(lanes);
-        const int result = phase_ended(warp, instr, lane);
+        const int result = phase_ended(warp, instr, lane, &barriers[lane]);
         if (result < 0)
             return SIM_FAULT;
         ended |= (uint32_t)result << lane;
@@ -277,6 +304,14 @@ static sim_result exec_wait(sim_warp *warp, const ptx_instr *instr, uint32_t mas
     for (uint32_t lanes = mask; lanes != 0; lanes &= lanes - 1) {
         const int lane = __builtin_ctz(lanes);
         sim_set(warp, &instr->operands[0], lane, ended >> lane & 1);
+    }
+    for (uint32_t rest = instr->data[1] & RELAXED ? 0 : ended; rest != 0;) {
+        const sim_mbarrier *barrier = barriers[__builtin_ctz(rest)];
+        uint32_t same = 0;
+        for (uint32_t lanes = rest; lanes != 0; lanes &= lanes - 1)
+            same |= (uint32_t)(barriers[__builtin_ctz(lanes)] == barrier) << __builtin_ctz(lanes);
+        race_acquire(warp, same, barrier->completed);
+        rest &= ~same;
     }
     return SIM_DONE;
 }
@@ -296,7 +331,7 @@ static sim_result exec_pending_count(sim_warp *warp, const ptx_instr *instr, uin
 typedef struct copy_arrival {
     struct sim_async base;
     uint64_t address[SIM_LANES];
-
+    uint32_t groups[SIM_LANES]; /* open when it was issued */
 } copy_arrival;
 
 static sim_async_step step_copy_arrival(sim_cta *cta, struct sim_async *op) {
@@ -310,11 +345,9 @@ static sim_async_step step_copy_arrival(sim_cta *cta, struct sim_async *op) {
             waits = waits || (other->kind == SIM_ASYNC_COPY && other->warp == op->warp && (other->mask >> lane & 1));
         if (waits)
             continue;
-        size_t offset = 0;
-        sim_mbarrier *barrier = barrier_at(op->warp, op->instr, lane, arrival->address[lane], &offset);
-        if (barrier == NULL || !arrive(op->warp, op->instr, lane, barrier, offset, 1))
+        race_unit_observe(cta, &op->unit, race_copy_done(op->warp, lane, arrival->groups[lane] + 1));
+        if (!sim_mbarrier_arrive_async(op, lane, arrival->address[lane], 1))
             return SIM_ASYNC_DONE;
-        settle(cta, barrier, offset);
         op->mask &= ~(UINT32_C(1) << lane);
         result = SIM_ASYNC_MOVED;
     }
@@ -333,7 +366,8 @@ sim_result sim_mbarrier_arrive_after_copies(sim_warp *warp, const ptx_instr *ins
         const int lane = __builtin_ctz(lanes);
         size_t offset = 0;
         arrival->address[lane] = sim_address(warp, &instr->operands[0], lane);
-        sim_mbarrier *barrier = barrier_at(warp, instr, lane, arrival->address[lane], &offset);
+        arrival->groups[lane] = warp->cta->async_state->groups[SIM_GROUP_COPY][warp->index][lane];
+        sim_mbarrier *barrier = barrier_of(warp, instr, lane, arrival->address[lane], &offset);
         ok = barrier != NULL;
         if (ok && raise) {
             barrier->pending++;
@@ -365,8 +399,7 @@ static const struct {
     {"pending_count", PENDING_COUNT, 0, 2, 2, -1, exec_pending_count},
 };
 
-/* Further modifiers, and the actions (bits) that have them. Scopes and semantics change nothing: a CTA's instructions
- * run one after the other. */
+/* Further modifiers, and the actions (bits) that have them. */
 static const struct {
     const char *name;
     unsigned actions;
@@ -381,7 +414,7 @@ static const struct {
     {"parity", 1u << WAIT, PARITY},
     {"release", 1u << ARRIVE, 0},
     {"acquire", 1u << WAIT, 0},
-    {"relaxed", 1u << ARRIVE | 1u << WAIT | 1u << EXPECT_TX | 1u << COMPLETE_TX, 0},
+    {"relaxed", 1u << ARRIVE | 1u << WAIT | 1u << EXPECT_TX | 1u << COMPLETE_TX, RELAXED},
     {"cta", 1u << ARRIVE | 1u << WAIT | 1u << EXPECT_TX | 1u << COMPLETE_TX, 0},
     {"cluster", 1u << ARRIVE | 1u << WAIT | 1u << EXPECT_TX | 1u << COMPLETE_TX, 0},
 };

@@ -99,16 +99,21 @@ static sim_async_step load_step(sim_cta *cta, struct sim_async *op) {
         const row r = row_of(b, i);
         if (r.begin != 0 || r.end != b->row_bytes)
             fill_outside(b, bytes, b->row_bytes);
+        if (r.end > r.begin && !race_unit_access_global(op, r.global + r.begin, r.end - r.begin, RACE_READ))
+            break;
         if (r.end > r.begin)
             memcpy(bytes + r.begin, (const void *)(uintptr_t)(r.global + r.begin), r.end - r.begin);
         for (size_t at = 0; at < b->row_bytes; at += 16) {
             const size_t to = piece_offset(b, i, at);
+            if (!race_unit_access(race_shared(cta), op, to, 16, RACE_WRITE))
+                break;
             memcpy(cta->shared + to, bytes + at, 16);
             shadow_store_async(cta, to, 16);
         }
     }
     free(bytes);
-    sim_mbarrier_complete_tx(op->warp, op->instr, op->lane, b->barrier, b->bytes);
+    if (!cta->launch->stop)
+        sim_mbarrier_complete_tx(op, b->barrier, b->bytes);
     return SIM_ASYNC_DONE;
 }
 
@@ -120,15 +125,19 @@ static sim_async_step store_step(sim_cta *cta, struct sim_async *op) {
         for (size_t i = 0; i < b->rows && ok; i++) {
             for (size_t at = 0; at < b->row_bytes && ok; at += 16) {
                 const size_t from = piece_offset(b, i, at);
-                ok = shadow_check_async_read(op->warp, op->instr, op->lane, from, 16);
+                ok = shadow_check_async_read(op->warp, op->instr, op->lane, from, 16) &&
+                     race_unit_access(race_shared(cta), op, from, 16, RACE_READ);
                 memcpy(b->staged + i * b->row_bytes + at, cta->shared + from, 16);
             }
         }
         op->read_done = true;
+        op->read = race_unit_finish(cta, &op->unit);
         return ok ? SIM_ASYNC_MOVED : SIM_ASYNC_DONE;
     }
     for (size_t i = 0; i < b->rows; i++) {
         const row r = row_of(b, i);
+        if (r.end > r.begin && !race_unit_access_global(op, r.global + r.begin, r.end - r.begin, RACE_WRITE))
+            break;
         if (r.end > r.begin)
             memcpy((void *)(uintptr_t)(r.global + r.begin), b->staged + i * b->row_bytes + r.begin, r.end - r.begin);
     }

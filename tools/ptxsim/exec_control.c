@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "engine.h"
+#include "race.h"
 
 /* ---- Branches and exits ---- */
 
@@ -98,7 +99,9 @@ static sim_result complete_barrier(sim_cta *cta, int id, sim_warp *running, cons
                 warp->pc[lane]++;
         }
         warp->schedule->blocked &= ~lanes;
+        race_acquire(warp, lanes, cta->barriers[id].point);
     }
+    race_drop(cta, &cta->barriers[id].point);
     for (int i = 0; i < cta->num_warps; i++) {
         sim_schedule *s = cta->warps[i].schedule;
         s->barrier_waiting[id] = s->barrier_arrived[id] = s->barrier_true[id] = 0;
@@ -145,6 +148,7 @@ static sim_result arrive(sim_warp *warp, const ptx_instr *instr, uint32_t lanes,
                          b);
     cta->barriers[b].expected = (int)count;
     cta->barriers[b].arrived += __builtin_popcount(lanes);
+    race_release(warp, lanes, &cta->barriers[b].point);
     if (instr->data[0] == BARRIER_ARRIVE) {
         s->barrier_arrived[b] |= lanes;
     } else {

@@ -16,11 +16,6 @@ static const ptx_operand *register_of(const ptx_operand *operand, int i) {
     return operand->kind == PTX_OPERAND_VECTOR ? &operand->elements[i] : operand;
 }
 
-static uint8_t *row_of(sim_warp *warp, const ptx_instr *instr, const ptx_operand *address, int matrix, int row,
-                       bool write) {
-    const int lane = matrix * ROWS + row;
-    return sim_access(warp, instr, lane, (ptx_space)instr->data[2], sim_address(warp, address, lane), ROW_BYTES, write);
-}
 
 static bool whole_warp(sim_warp *warp, const ptx_instr *instr, uint32_t mask) {
     if (mask == UINT32_MAX)
@@ -37,12 +32,15 @@ static int lane_of(int row, int column) {
 static sim_result exec_ldmatrix(sim_warp *warp, const ptx_instr *instr, uint32_t mask) {
     if (!whole_warp(warp, instr, mask))
         return SIM_FAULT;
-    uint32_t values[4][SIM_LANES];
+    uint32_t values[4][SIM_LANES], undefined[4] = {0}; /* undefined: bits of lanes */
     memset(values, 0, sizeof(values));
     const int matrices = (int)instr->data[0];
     for (int m = 0; m < matrices; m++) {
         for (int r = 0; r < ROWS; r++) {
-            const uint8_t *row = row_of(warp, instr, &instr->operands[1], m, r, false);
+            const int from = m * ROWS + r;
+            bool gap = false;
+            const uint8_t *row = sim_access_read(warp, instr, from, (ptx_space)instr->data[2],
+                                                 sim_address(warp, &instr->operands[1], from), ROW_BYTES, &gap);
             if (row == NULL)
                 return SIM_FAULT;
             for (int c = 0; c < ROWS; c++) {
@@ -50,12 +48,15 @@ static sim_result exec_ldmatrix(sim_warp *warp, const ptx_instr *instr, uint32_t
                 memcpy(&element, row + 2 * c, 2);
                 const int lane = instr->data[1] ? lane_of(c, r) : lane_of(r, c);
                 values[m][lane] |= (uint32_t)element << 16 * (instr->data[1] ? r % 2 : c % 2);
+                undefined[m] |= (uint32_t)gap << lane;
             }
         }
     }
     for (int m = 0; m < matrices; m++) {
         for (int lane = 0; lane < SIM_LANES; lane++)
             sim_set(warp, register_of(&instr->operands[0], m), lane, values[m][lane]);
+        if (register_of(&instr->operands[0], m)->kind == PTX_OPERAND_REGISTER)
+            sim_note_defined(warp, register_of(&instr->operands[0], m)->slot, undefined[m], false);
     }
     return SIM_DONE;
 }
@@ -66,7 +67,9 @@ static sim_result exec_stmatrix(sim_warp *warp, const ptx_instr *instr, uint32_t
     for (int m = 0; m < (int)instr->data[0]; m++) {
         const ptx_operand *from = register_of(&instr->operands[1], m);
         for (int r = 0; r < ROWS; r++) {
-            uint8_t *row = row_of(warp, instr, &instr->operands[0], m, r, true);
+            const int to = m * ROWS + r;
+            uint8_t *row = sim_access(warp, instr, to, (ptx_space)instr->data[2],
+                                      sim_address(warp, &instr->operands[0], to), ROW_BYTES, true);
             if (row == NULL)
                 return SIM_FAULT;
             for (int c = 0; c < ROWS; c++) {

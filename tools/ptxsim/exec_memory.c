@@ -11,7 +11,7 @@
 
 /* ---- ld and st: data[0] element bytes, data[1] space, data[2] elements, data[3] flags -------------------------- */
 
-enum { SIGNED = 1, STRONG = 2, HINT = 4 };
+enum { SIGNED = 1, HINT = 4, ORDER_SHIFT = 8 /* of access_form.order */ };
 
 static uint64_t read_bits(const uint8_t *from, size_t bytes, bool strong) {
     uint64_t bits = 0;
@@ -61,15 +61,16 @@ static sim_result exec_ld(sim_warp *warp, const ptx_instr *instr, uint32_t mask)
     const size_t bytes = (size_t)instr->data[0];
     const int elements = (int)instr->data[2];
     const uint64_t flags = instr->data[3];
+    const unsigned order = (unsigned)(flags >> ORDER_SHIFT);
     uint32_t undefined_lanes = 0;
     for (uint32_t lanes = mask; lanes != 0; lanes &= lanes - 1) {
         const int lane = __builtin_ctz(lanes);
         bool undefined = false;
         if ((flags & HINT) && !access_check_policy(warp, instr, lane, &instr->operands[2]))
             return SIM_FAULT;
-        const uint8_t *from =
-            sim_access_read(warp, instr, lane, (ptx_space)instr->data[1], sim_address(warp, &instr->operands[1], lane),
-                            bytes * (size_t)elements, &undefined);
+        const uint64_t address = sim_address(warp, &instr->operands[1], lane);
+        const uint8_t *from = sim_access_kind(warp, instr, lane, (ptx_space)instr->data[1], address,
+                                              bytes * (size_t)elements, order & ~(unsigned)RACE_WRITE, &undefined);
         if (from == NULL)
             return SIM_FAULT;
         if (undefined)
@@ -77,7 +78,9 @@ static sim_result exec_ld(sim_warp *warp, const ptx_instr *instr, uint32_t mask)
         /* All elements are read before a result is set, which may be the address's own register. */
         uint64_t bits[4];
         for (int i = 0; i < elements; i++)
-            bits[i] = read_bits(from + (size_t)i * bytes, bytes, flags & STRONG);
+            bits[i] = read_bits(from + (size_t)i * bytes, bytes, order != 0);
+        if (order != 0)
+            sim_strong_after(warp, lane, (ptx_space)instr->data[1], address, order);
         for (int i = 0; i < elements; i++) {
             const ptx_operand *to = element_of(&instr->operands[0], i);
             sim_set(warp, to, lane, flags & SIGNED ? extend(bits[i], bytes, to->width) : bits[i]);
@@ -96,19 +99,29 @@ static sim_result exec_ld(sim_warp *warp, const ptx_instr *instr, uint32_t mask)
 static sim_result exec_st(sim_warp *warp, const ptx_instr *instr, uint32_t mask) {
     const size_t bytes = (size_t)instr->data[0];
     const int elements = (int)instr->data[2];
+    const unsigned order = (unsigned)(instr->data[3] >> ORDER_SHIFT);
     for (uint32_t lanes = mask; lanes != 0; lanes &= lanes - 1) {
         const int lane = __builtin_ctz(lanes);
         if ((instr->data[3] & HINT) && !access_check_policy(warp, instr, lane, &instr->operands[2]))
             return SIM_FAULT;
-        uint8_t *to = sim_access(warp, instr, lane, (ptx_space)instr->data[1],
-                                 sim_address(warp, &instr->operands[0], lane), bytes * (size_t)elements, true);
+        const uint64_t address = sim_address(warp, &instr->operands[0], lane);
+        uint8_t *to = sim_access_kind(warp, instr, lane, (ptx_space)instr->data[1], address, bytes * (size_t)elements,
+                                      order | RACE_WRITE, NULL);
         if (to == NULL)
             return SIM_FAULT;
+        const bool twins = race_twins(warp->cta);
+        if (order != 0)
+            sim_strong_before(warp, lane, (ptx_space)instr->data[1], address, order);
         for (int i = 0; i < elements; i++) {
             const ptx_operand *from = element_of(&instr->operands[1], i);
             const uint64_t bits = from->kind == PTX_OPERAND_REAL ? sim_operand_real(warp, from, lane, (int)(8 * bytes))
                                                                  : sim_operand(warp, from, lane);
-            write_bits(to + (size_t)i * bytes, bits, bytes, instr->data[3] & STRONG);
+            if (twins && memcmp(to + (size_t)i * bytes, &bits, bytes) != 0)
+                return sim_fault(warp, instr, lane,
+                                 "data race: another lane writes a different value to the same %zu bytes at %#" PRIx64
+                                 " with the same instruction",
+                                 bytes, address + (uint64_t)i * bytes);
+            write_bits(to + (size_t)i * bytes, bits, bytes, order != 0);
         }
     }
     return SIM_DONE;
@@ -132,7 +145,7 @@ static bool bind_access(ptx_instr *instr, unsigned which, char *error, size_t er
     instr->data[0] = (uint64_t)form.bytes;
     instr->data[1] = (uint64_t)form.space;
     instr->data[2] = (uint64_t)form.vector;
-    instr->data[3] = (form.kind == ACCESS_SIGNED ? SIGNED : 0u) | (form.strong ? STRONG : 0u) | (form.hint ? HINT : 0u);
+    instr->data[3] = (form.kind == ACCESS_SIGNED ? SIGNED : 0u) | (form.hint ? HINT : 0u) | form.order << ORDER_SHIFT;
     return true;
 }
 

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "engine.h"
+#include "race.h"
 
 /* ---- Shuffles ---- */
 
@@ -214,8 +215,10 @@ static sim_result exec_reduce(sim_warp *warp, const ptx_instr *instr, uint32_t m
     return SIM_DONE;
 }
 
-static sim_result exec_nothing(sim_warp *warp, const ptx_instr *instr, uint32_t mask) {
-    (void)warp, (void)instr, (void)mask;
+/* The only one of these that orders memory. */
+static sim_result exec_warp_sync(sim_warp *warp, const ptx_instr *instr, uint32_t mask) {
+    (void)instr;
+    race_meet(warp, mask);
     return SIM_DONE;
 }
 
@@ -255,7 +258,7 @@ static const sim_form forms[] = {
     {"redux", "sync.max.NaN.f32", "dvv", exec_reduce, MASK, 2, REDUCE_REAL + REAL_MAX + REAL_NAN},
     {"redux", "sync.min.abs.NaN.f32", "dvv", exec_reduce, MASK, 2, REDUCE_REAL + REAL_ABS + REAL_NAN},
     {"redux", "sync.max.abs.NaN.f32", "dvv", exec_reduce, MASK, 2, REDUCE_REAL + REAL_MAX + REAL_ABS + REAL_NAN},
-    {"bar", "warp.sync", "v", exec_nothing, MASK, 0, 0},
+    {"bar", "warp.sync", "v", exec_warp_sync, MASK, 0, 0},
     {NULL, NULL, NULL, NULL, PTX_GATHER_NONE, 0, 0},
 };
 

@@ -11,9 +11,12 @@
 
 #include "wgmma.h"
 
+enum { MAX_PRODUCTS = 256 }; /* more than may be issued without a wait */
+
 struct sim_warpgroup {
     wgmma_product *partial; /* issued by some of the warps, oldest first */
     uint64_t done;          /* products computed */
+    race_done finished[MAX_PRODUCTS]; /* of the last ones, by number */
 };
 
 /* Of a warp. Products and groups are numbered from 0. */
@@ -172,8 +175,10 @@ static sim_async_step product_step(sim_cta *cta, struct sim_async *op) {
         ready = ready && cta->warps[product->first_warp + w].wgmma->committed > product->number;
     if (!ready)
         return SIM_ASYNC_BLOCKED;
-    if (wgmma_compute(product))
+    if (wgmma_compute(product)) {
+        group->finished[product->number % MAX_PRODUCTS] = race_unit_finish(cta, &op->unit);
         group->done++;
+    }
     return SIM_ASYNC_DONE;
 }
 
@@ -251,6 +256,7 @@ static sim_result exec_mma(sim_warp *warp, const ptx_instr *instr, uint32_t mask
         product->undefined[w][i] = ~sim_defined_lanes(warp, instr->operands[0].elements[i].slot);
     if (!note_issued(warp, instr))
         return SIM_FAULT;
+    race_unit_issue(&product->base.unit, warp, UINT32_MAX);
     product->issued |= 1u << w;
     if (product->issued != (1u << WGMMA_WARPS) - 1)
         return SIM_DONE;
@@ -313,6 +319,9 @@ static sim_result exec_wait(sim_warp *warp, const ptx_instr *instr, uint32_t mas
     const size_t count = (size_t)(end - state->released);
     for (size_t i = 0; i < count; i++)
         release_product(warp, state->instrs[i]);
+    const struct sim_warpgroup *group = &warp->cta->async_state->warpgroups[warp->index / WGMMA_WARPS];
+    for (uint64_t number = state->released; number < end; number++)
+        race_observe(warp, UINT32_MAX, group->finished[number % MAX_PRODUCTS]);
     if (count > 0)
         memmove(state->instrs, state->instrs + count, (size_t)(state->issued - end) * sizeof(*state->instrs));
     state->released = end;

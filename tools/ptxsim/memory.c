@@ -156,13 +156,16 @@ static void fault_global(sim_warp *warp, const ptx_instr *instr, int lane, uint6
 
 /* `undefined`, if given, is set for a read of bytes that have not been written; else that is a fault. */
 static uint8_t *access_shared(sim_warp *warp, const ptx_instr *instr, int lane, uint64_t offset, size_t size,
-                              bool write, bool *undefined) {
+                              unsigned kind, bool *undefined) {
     sim_cta *cta = warp->cta;
+    const bool write = kind & RACE_WRITE;
     if (!inside(offset, size, cta->shared_bytes)) {
         sim_fault(warp, instr, lane, "%s %zu bytes at shared offset %#" PRIx64 ": the CTA has %zu bytes",
                   write ? "writes" : "reads", size, offset, cta->shared_bytes);
         return NULL;
     }
+    if (!race_access(race_shared(cta), warp, instr, lane, offset, size, kind))
+        return NULL;
     if (write)
         return shadow_store_generic(warp, instr, offset, size) ? cta->shared + offset : NULL;
     if (!shadow_written(cta, offset, size)) {
@@ -181,7 +184,8 @@ static uint8_t *access_shared(sim_warp *warp, const ptx_instr *instr, int lane, 
 }
 
 static uint8_t *access_lane(sim_warp *warp, const ptx_instr *instr, int lane, ptx_space space, uint64_t address,
-                            size_t size, bool write, bool *undefined) {
+                            size_t size, unsigned kind, bool *undefined) {
+    const bool write = kind & RACE_WRITE;
     const uint64_t given = address;
     const ptx_space found = resolve(space, &address);
     const sim_launch *launch = warp->cta->launch;
@@ -192,7 +196,7 @@ static uint8_t *access_lane(sim_warp *warp, const ptx_instr *instr, int lane, pt
     }
     switch (found) {
     case PTX_SHARED:
-        return access_shared(warp, instr, lane, address, size, write, undefined);
+        return access_shared(warp, instr, lane, address, size, kind, undefined);
     case PTX_LOCAL: {
         const size_t bytes = launch->function->local_bytes;
         if (inside(address, size, bytes))
@@ -211,7 +215,7 @@ static uint8_t *access_lane(sim_warp *warp, const ptx_instr *instr, int lane, pt
     }
     default:
         if (sim_range_covers(launch->device, address, size, write) && !(write && space == PTX_CONST))
-            return (uint8_t *)(uintptr_t)address;
+            return race_access_global(warp, instr, lane, address, size, kind) ? (uint8_t *)(uintptr_t)address : NULL;
         fault_global(warp, instr, lane, address, size, write);
         return NULL;
     }
@@ -219,13 +223,32 @@ static uint8_t *access_lane(sim_warp *warp, const ptx_instr *instr, int lane, pt
 
 uint8_t *sim_access(sim_warp *warp, const ptx_instr *instr, int lane, ptx_space space, uint64_t address, size_t size,
                     bool write) {
-    return access_lane(warp, instr, lane, space, address, size, write, NULL);
+    return access_lane(warp, instr, lane, space, address, size, write ? RACE_WRITE : RACE_READ, NULL);
 }
 
 uint8_t *sim_access_read(sim_warp *warp, const ptx_instr *instr, int lane, ptx_space space, uint64_t address,
                          size_t size, bool *undefined) {
     *undefined = false;
-    return access_lane(warp, instr, lane, space, address, size, false, undefined);
+    return access_lane(warp, instr, lane, space, address, size, RACE_READ, undefined);
+}
+
+uint8_t *sim_access_kind(sim_warp *warp, const ptx_instr *instr, int lane, ptx_space space, uint64_t address,
+                         size_t size, unsigned kind, bool *undefined) {
+    if (undefined != NULL)
+        *undefined = false;
+    return access_lane(warp, instr, lane, space, address, size, kind, undefined);
+}
+
+void sim_strong_before(sim_warp *warp, int lane, ptx_space space, uint64_t address, unsigned kind) {
+    const ptx_space found = resolve(space, &address);
+    if (found == PTX_SHARED || found == PTX_GLOBAL)
+        race_strong_before(warp, lane, found == PTX_SHARED, address, kind);
+}
+
+void sim_strong_after(sim_warp *warp, int lane, ptx_space space, uint64_t address, unsigned kind) {
+    const ptx_space found = resolve(space, &address);
+    if (found == PTX_SHARED || found == PTX_GLOBAL)
+        race_strong_after(warp, lane, found == PTX_SHARED, address, kind);
 }
 
 uint8_t *sim_async_access(sim_warp *warp, const ptx_instr *instr, bool shared, uint64_t address, size_t size,

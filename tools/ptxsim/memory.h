@@ -39,6 +39,12 @@ uint8_t *sim_access(sim_warp *warp, const ptx_instr *instr, int lane, ptx_space 
  * fault. */
 uint8_t *sim_access_read(sim_warp *warp, const ptx_instr *instr, int lane, ptx_space space, uint64_t address,
                          size_t size, bool *undefined);
+/* Same for an access of a kind (race.h): strong ones, and atomics, which read and write. `undefined` may be NULL. */
+uint8_t *sim_access_kind(sim_warp *warp, const ptx_instr *instr, int lane, ptx_space space, uint64_t address,
+                         size_t size, unsigned kind, bool *undefined);
+/* Around a strong access, for the order that it makes. */
+void sim_strong_before(sim_warp *warp, int lane, ptx_space space, uint64_t address, unsigned kind);
+void sim_strong_after(sim_warp *warp, int lane, ptx_space space, uint64_t address, unsigned kind);
 /* Same for an asynchronous operation, which has no lane: the address is global or, if `shared`, an offset into the
  * CTA's shared memory (window addresses are accepted). `align` 0: none. */
 uint8_t *sim_async_access(sim_warp *warp, const ptx_instr *instr, bool shared, uint64_t address, size_t size,

@@ -6,10 +6,11 @@
 #include <string.h>
 
 #include "parser.h"
+#include "target.h"
 
 static const sim_op *const op_tables[] = {
     sim_ops_integer, sim_ops_float, sim_ops_half,    sim_ops_convert, sim_ops_move,  sim_ops_memory,
-    sim_ops_control, sim_ops_warp,  sim_ops_barrier, sim_ops_async,   sim_ops_wgmma,
+    sim_ops_control, sim_ops_warp,  sim_ops_barrier, sim_ops_async,   sim_ops_mma,   sim_ops_wgmma,
 };
 
 /* ---- Binding ---- */
@@ -55,10 +56,17 @@ static bool bind(ptx_instr *instr, char *what, size_t what_size) {
 
 static bool bind_module(ptx_module *module, char *error, size_t error_size) {
     char what[256];
+    ptx_target target;
+    if (!target_parse(module->target, &target)) {
+        if (error_size > 0)
+            snprintf(error, error_size, "line 1: target %s is none that is known: .target %s", module->target,
+                     module->target);
+        return false;
+    }
     for (int f = 0; f < module->num_functions; f++) {
         for (int i = 0; i < module->functions[f].num_instrs; i++) {
             ptx_instr *instr = &module->functions[f].instrs[i];
-            if (bind(instr, what, sizeof what))
+            if (bind(instr, what, sizeof what) && target_has(&target, instr, what, sizeof what))
                 continue;
             if (error_size > 0)
                 snprintf(error, error_size, "line %d: %s: %s", instr->line, what, instr->text);

@@ -8,7 +8,7 @@
 #include <string.h>
 
 /* Opcodes whose first operand is a value or a place even where it is a register, not a result. */
-static const char *const without_result[] = {"bar", "barrier", "nanosleep", "setmaxnreg", "wgmma", "brx", NULL};
+static const char *const without_result[] = {"bar", "barrier", "nanosleep", "setmaxnreg", "wgmma", "mma", "brx", NULL};
 
 /* Opcodes that change something other lanes, warps or CTAs can see. */
 static const char *const with_effect[] = {"st",      "atom", "red",  "cp",    "mbarrier", "bar",
@@ -69,9 +69,11 @@ static void collect_operand(collector *out, const ptx_operand *operand, bool res
     }
 }
 
-/* An input that may be undefined: the value a shuffle moves, which other lanes may need, and accumulators, which the
- * first wgmma of a chain ignores. */
+/* An input that may be undefined: the value a shuffle moves, which other lanes may need; accumulators, which the first
+ * wgmma of a chain ignores; all of mma, which finds out itself which results that concerns. */
 static bool unchecked(const ptx_instr *instr, int i) {
+    if (strcmp(instr->opcode, "mma") == 0)
+        return true;
     return (i == 1 && strcmp(instr->opcode, "shfl") == 0) || (i == 0 && strcmp(instr->opcode, "wgmma") == 0);
 }
 

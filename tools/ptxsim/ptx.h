@@ -152,6 +152,7 @@ extern const sim_op sim_ops_control[];
 extern const sim_op sim_ops_warp[];
 extern const sim_op sim_ops_barrier[];
 extern const sim_op sim_ops_async[];
+extern const sim_op sim_ops_mma[];
 extern const sim_op sim_ops_wgmma[];
 
 #endif

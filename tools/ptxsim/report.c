@@ -54,6 +54,12 @@ static void put_instruction(text *out, const sim_launch *launch, const ptx_instr
     }
 }
 
+void sim_describe(const sim_launch *launch, const ptx_instr *instr, char *buffer, size_t size) {
+    text out = {buffer, size, 0};
+    buffer[0] = '\0';
+    put_instruction(&out, launch, instr);
+}
+
 static void put_cta(text *out, const sim_cta *cta) {
     put(out, "kernel %s, CTA (%u, %u, %u)", cta->launch->function->name, cta->id.x, cta->id.y, cta->id.z);
 }

@@ -128,7 +128,17 @@ void shadow_note_undefined(sim_warp *warp, const ptx_instr *instr, size_t offset
         return;
     state->undefined_instr = instr;
     state->undefined_offset = offset;
-    state->undefined_awaited = shadow_awaited(warp->cta, offset, size);
+    state->undefined_why = shadow_awaited(warp->cta, offset, size) ? "an asynchronous copy into it was under way"
+                                                                   : "never written";
+}
+
+void shadow_note_race(sim_warp *warp, const ptx_instr *instr, size_t offset) {
+    struct sim_async_state *state = sim_async_state_of(warp, instr);
+    if (state == NULL)
+        return;
+    state->undefined_instr = instr;
+    state->undefined_offset = offset;
+    state->undefined_why = "written, but nothing orders this read after the write: a data race";
 }
 
 void sim_undefined_note(const sim_cta *cta, char *text, size_t size) {
@@ -139,7 +149,7 @@ void sim_undefined_note(const sim_cta *cta, char *text, size_t size) {
     }
     snprintf(text, size, "shared memory was last read undefined at offset %#zx by line %d: %s (%s)",
              state->undefined_offset, state->undefined_instr->line, state->undefined_instr->text,
-             state->undefined_awaited ? "an asynchronous copy into it was under way" : "never written");
+             state->undefined_why);
 }
 
 void sim_note_defined(sim_warp *warp, int slot, uint32_t lanes, bool defined) {

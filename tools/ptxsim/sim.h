@@ -22,6 +22,8 @@
 
 struct sim_device; /* memory.h */
 struct sim_schedule; /* engine.h */
+struct sim_race;     /* race.h */
+struct race_launch;
 
 typedef struct sim_dim {
     unsigned x, y, z;
@@ -40,6 +42,9 @@ typedef struct sim_launch {
     uint64_t grid_id;     /* %gridid */
     bool allow_undefined; /* registers that were never written read as zeros; else their use is a fault */
     int num_sms;
+    bool ignore_races;         /* no happens-before: for measurements, and kernels that race on purpose */
+    struct race_launch *race;  /* while it runs, if races are looked for */
+    int tensor_bits; /* tensor_sum.h; 0: the ideal unit */
     bool stop; /* a CTA has faulted: the others end soon (relaxed reads suffice) */
     char fault[2048]; /* first fault, "" if none; written once under the device's lock */
 } sim_launch;
@@ -61,9 +66,11 @@ typedef struct sim_cta {
     struct sim_async *pending; /* list, oldest first */
     struct sim_async_state *async_state; /* NULL until it is needed; freed by sim_async_free */
     uint64_t steps;
+    struct sim_race *race; /* NULL: races are not looked for */
     /* The 16 named barriers: threads that have arrived, the count they gave (0: none); exec_control.c */
     struct {
         int arrived, expected;
+        struct race_clock *point; /* what the arrivals release (race.h) */
     } barriers[16];
 } sim_cta;
 
@@ -107,6 +114,9 @@ uint64_t sim_random(sim_cta *cta);
  * returns SIM_FAULT. */
 sim_result sim_fault(sim_warp *warp, const ptx_instr *instr, int lane, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
+
+/* An instruction as reports give it: PTX line, text, template line. */
+void sim_describe(const sim_launch *launch, const ptx_instr *instr, char *buffer, size_t size);
 
 /* ---- Running (engine.c) ---- */
 

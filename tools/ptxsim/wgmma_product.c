@@ -121,6 +121,19 @@ static bool piece_ok(const wgmma_product *p, const operand *o, size_t offset, bo
     return shadow_check_async_read(warp, p->base.instr, -1, offset, 16);
 }
 
+/* Columns of B that the kernel does not use may lie where something else happens: their reads are not kept, and if one
+ * races with a write before it, the column is undefined. */
+static bool race_ok(const wgmma_product *p, const operand *o, size_t offset, bool *defined) {
+    race_memory *shared = race_shared(p->base.warp->cta);
+    if (o->undefined == NULL)
+        return race_unit_access(shared, &p->base, offset, 16, RACE_READ);
+    if (!race_unit_access(shared, &p->base, offset, 16, RACE_READ | RACE_CHECK | RACE_QUIET)) {
+        shadow_note_race(p->base.warp, p->base.instr, offset);
+        *defined = false;
+    }
+    return true;
+}
+
 static bool read_operand(const wgmma_product *p, const operand *o) {
     layout l;
     if (!decode_layout(p, o->descriptor, o->transposed, o->name, &l))
@@ -135,6 +148,8 @@ static bool read_operand(const wgmma_product *p, const operand *o) {
             const size_t offset = piece_offset(&l, mn, k);
             bool defined = false;
             if (!piece_ok(p, o, offset, &defined))
+                return false;
+            if (o->out != NULL && !race_ok(p, o, offset, &defined))
                 return false;
             for (size_t i = 0; i < in_piece; i++) {
                 const size_t row = o->transposed ? mn * in_piece + i : mn;

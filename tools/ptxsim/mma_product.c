@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Element types of mma.sync and their products. A product of two elements has at most 22 significant bits, and 8 more
+ * with scale factors, so that each is exact in binary64. */
+#include "mma.h"
+
+#include <math.h>
+#include <pthread.h>
+#include <string.h>
+
+#include "exec_formats.h"
+#include "tensor_sum.h"
+
+/* ---- Types ---- */
+
+static const struct {
+    const char *format; /* NULL: an integer */
+    int bits, shift;    /* of its place, and of the code in it */
+    bool is_signed;
+} types[MMA_TYPES] = {
+    [MMA_F16] = {"f16", 16, 0, true},  [MMA_BF16] = {"bf16", 16, 0, true}, [MMA_TF32] = {"tf32", 32, 0, true},
+    [MMA_E4M3] = {"e4m3", 8, 0, true}, [MMA_E5M2] = {"e5m2", 8, 0, true},  [MMA_E2M3] = {"e2m3", 8, 0, true},
+    [MMA_E3M2] = {"e3m2", 8, 0, true}, [MMA_E2M1] = {"e2m1", 8, 2, true},  [MMA_E2M1_PACKED] = {"e2m1", 4, 0, true},
+    [MMA_U8] = {NULL, 8, 0, false},    [MMA_S8] = {NULL, 8, 0, true},      [MMA_U4] = {NULL, 4, 0, false},
+    [MMA_S4] = {NULL, 4, 0, true},
+};
+
+static double tables[MMA_TYPES][256]; /* of types of at most 8 bits */
+static pthread_once_t tables_once = PTHREAD_ONCE_INIT;
+
+static void fill_tables(void) {
+    for (int t = 0; t < MMA_TYPES; t++) {
+        for (int place = 0; types[t].bits <= 8 && place < 1 << types[t].bits; place++) {
+            if (types[t].format) {
+                const exec_format *format = exec_find_format(types[t].format);
+                const unsigned mask = (1u << format->width) - 1;
+                tables[t][place] = exec_decode(format, (unsigned)place >> types[t].shift & mask);
+            } else {
+                const int half = 1 << (types[t].bits - 1);
+                tables[t][place] = types[t].is_signed && place >= half ? place - 2 * half : place;
+            }
+        }
+    }
+}
+
+int mma_type_bits(mma_type type) {
+    return types[type].bits;
+}
+
+void mma_decode(mma_type type, uint32_t bits, double *out, size_t step) {
+    const double *table = tables[type];
+    pthread_once(&tables_once, fill_tables);
+    switch (types[type].bits) {
+    case 4:
+        for (int i = 0; i < 8; i++)
+            out[(size_t)i * step] = table[bits >> 4 * i & 15];
+        break;
+    case 8:
+        for (int i = 0; i < 4; i++)
+            out[(size_t)i * step] = table[bits >> 8 * i & 255];
+        break;
+    case 16:
+        out[0] = type == MMA_F16 ? exec_f16(bits & 0xffff) : exec_bf16(bits & 0xffff);
+        out[step] = type == MMA_F16 ? exec_f16(bits >> 16) : exec_bf16(bits >> 16);
+        break;
+    default:
+        /* The lower 13 bits of a tf32 are not used (PTX ISA, "Alternate Floating-Point Data Formats"). A NaN whose
+         * payload lies there stays one. */
+        out[0] = (double)exec_float((bits & 0x7fffffff) > 0x7f800000 ? EXEC_NAN_F32 : bits & 0xffffe000);
+        break;
+    }
+}
+
+double mma_scale(bool ue4m3, uint8_t code) {
+    if (ue4m3)
+        return exec_decode(exec_find_format("e4m3"), code & 0x7f);
+    return code == 0xff ? (double)NAN : ldexp(1, code - 127);
+}
+
+/* ---- Products ---- */
+
+/* Columns of a row at once, which compilers turn into vector instructions. Always inlined into functions for different
+ * processors. */
+static inline __attribute__((always_inline)) void add_blocks(mma_product *p) {
+    const int length = p->k / p->blocks;
+    for (int block = 0; block < p->blocks; block++) {
+        for (int m = 0; m < MMA_M; m++) {
+            double sums[MMA_N] = {0};
+            const double *a = &p->a[m][block * length];
+            for (int k = 0; k < length; k++) {
+                const double *b = p->b[block * length + k];
+                for (int n = 0; n < MMA_N; n++)
+                    sums[n] += a[k] * b[n];
+            }
+            if (p->scaled) {
+                for (int n = 0; n < MMA_N; n++)
+                    p->c[m][n] += sums[n] * (p->a_scale[block][m] * p->b_scale[block][n]);
+            } else {
+                for (int n = 0; n < MMA_N; n++)
+                    p->c[m][n] += sums[n];
+            }
+        }
+    }
+}
+
+static void add_blocks_anywhere(mma_product *p) {
+    add_blocks(p);
+}
+
+#ifdef __x86_64__
+__attribute__((target("avx2,fma"))) static void add_blocks_avx2(mma_product *p) {
+    add_blocks(p);
+}
+#define HAS_AVX2 (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
+#else
+#define add_blocks_avx2 add_blocks_anywhere
+#define HAS_AVX2        0
+#endif
+
+static void add_cut(mma_product *p) {
+    const int length = p->k / p->blocks;
+    for (int m = 0; m < MMA_M; m++) {
+        for (int n = 0; n < MMA_N; n++) {
+            double terms[MMA_MAX_K + 1];
+            for (int k = 0; k < p->k; k++) {
+                const double scale = p->scaled ? p->a_scale[k / length][m] * p->b_scale[k / length][n] : 1;
+                terms[k] = p->a[m][k] * p->b[k][n] * scale;
+            }
+            terms[p->k] = p->c[m][n];
+            p->c[m][n] = tensor_sum(terms, (size_t)p->k + 1, p->bits);
+        }
+    }
+}
+
+void mma_multiply(mma_product *product) {
+    if (product->bits)
+        add_cut(product);
+    else if (HAS_AVX2)
+        add_blocks_avx2(product);
+    else
+        add_blocks_anywhere(product);
+}

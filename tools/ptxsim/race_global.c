@@ -1,0 +1,341 @@
+/* SPDX-License-Identifier: MIT
+ * Which accesses global memory has seen in this launch. CTAs run on several host threads, so that a page has a lock.
+ *
+ * Of the reads since the last write two parties' are kept, for else memory that everybody reads would have long lists:
+ * a write that is ordered after these but not after another reader passes. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "async.h"
+#include "race_global.h"
+
+enum { BUCKETS = 1 << 16, KEPT = 2 };
+#define DEVICE_BIT UINT32_C(0x80000000) /* in reads.cta: strong at device scope */
+#define MAX_SHADOW ((size_t)1 << 30)    /* further pages are not watched */
+
+typedef struct global_reads {
+    race_entry entry;
+    uint32_t lanes, cta;
+} global_reads;
+
+typedef struct global_cell {
+    race_entry write;
+    uint32_t write_cta;
+    global_reads reads[KEPT];
+} global_cell;
+
+typedef struct global_page {
+    uint64_t key; /* address >> RACE_PAGE_SHIFT */
+    struct global_page *next;
+    bool lock;
+    unsigned shift;
+    global_cell *cells;
+} global_page;
+
+struct race_launch {
+    pthread_mutex_t lock; /* for adding pages, memory and locations */
+    global_page *buckets[BUCKETS];
+    size_t shadow_bytes;
+    struct race_block *blocks;
+    struct race_location *locations[RACE_LOCATION_BUCKETS];
+};
+
+/* ---- Launch ---- */
+
+typedef struct race_block {
+    struct race_block *next;
+    uint64_t data[];
+} race_block;
+
+struct race_launch *race_launch_new(void) {
+    struct race_launch *launch = calloc(1, sizeof(*launch));
+    if (launch != NULL)
+        pthread_mutex_init(&launch->lock, NULL);
+    return launch;
+}
+
+void race_launch_free(struct race_launch *launch) {
+    if (launch == NULL)
+        return;
+    for (size_t b = 0; b < BUCKETS; b++) {
+        while (launch->buckets[b] != NULL) {
+            global_page *page = launch->buckets[b];
+            launch->buckets[b] = page->next;
+            free(page->cells);
+            free(page);
+        }
+    }
+    while (launch->blocks != NULL) {
+        race_block *next = launch->blocks->next;
+        free(launch->blocks);
+        launch->blocks = next;
+    }
+    pthread_mutex_destroy(&launch->lock);
+    free(launch);
+}
+
+void *race_launch_alloc(struct race_launch *launch, size_t bytes) {
+    race_block *block = calloc(1, sizeof(*block) + bytes);
+    if (block == NULL)
+        return NULL;
+    block->next = launch->blocks;
+    launch->blocks = block;
+    return block->data;
+}
+
+void race_launch_lock(struct race_launch *launch) {
+    pthread_mutex_lock(&launch->lock);
+}
+
+void race_launch_unlock(struct race_launch *launch) {
+    pthread_mutex_unlock(&launch->lock);
+}
+
+struct race_location **race_launch_locations(struct race_launch *launch, uint64_t address) {
+    return &launch->locations[(address >> 2) % RACE_LOCATION_BUCKETS];
+}
+
+/* ---- Pages ---- */
+
+static global_page *find_page(struct race_launch *launch, uint64_t key) {
+    global_page *page = __atomic_load_n(&launch->buckets[key % BUCKETS], __ATOMIC_ACQUIRE);
+    while (page != NULL && page->key != key)
+        page = page->next;
+    return page;
+}
+
+/* NULL: out of memory, or of what is set aside for this. */
+static global_page *page_of(struct race_launch *launch, uint64_t key) {
+    global_page *page = find_page(launch, key);
+    if (page != NULL)
+        return page;
+    const size_t bytes = sizeof(global_cell) << (RACE_PAGE_SHIFT - RACE_COARSE);
+    pthread_mutex_lock(&launch->lock);
+    page = find_page(launch, key);
+    if (page == NULL && launch->shadow_bytes + bytes <= MAX_SHADOW) {
+        page = calloc(1, sizeof(*page));
+        global_cell *cells = calloc(1, bytes);
+        if (page == NULL || cells == NULL) {
+            free(page);
+            free(cells);
+            page = NULL;
+        } else {
+            *page =
+                (global_page){.key = key, .shift = RACE_COARSE, .cells = cells, .next = launch->buckets[key % BUCKETS]};
+            launch->shadow_bytes += bytes;
+            __atomic_store_n(&launch->buckets[key % BUCKETS], page, __ATOMIC_RELEASE);
+        }
+    }
+    pthread_mutex_unlock(&launch->lock);
+    return page;
+}
+
+static void lock_page(global_page *page) {
+    while (__atomic_test_and_set(&page->lock, __ATOMIC_ACQUIRE))
+        ;
+}
+
+static void unlock_page(global_page *page) {
+    __atomic_clear(&page->lock, __ATOMIC_RELEASE);
+}
+
+static bool refine(struct race_launch *launch, global_page *page, unsigned shift) {
+    const size_t parts = (size_t)1 << (page->shift - shift);
+    const size_t cells = (size_t)1 << (RACE_PAGE_SHIFT - page->shift);
+    global_cell *fine = malloc(cells * parts * sizeof(*fine));
+    if (fine == NULL)
+        return false;
+    for (size_t i = 0; i < cells * parts; i++)
+        fine[i] = page->cells[i / parts];
+    free(page->cells);
+    page->cells = fine;
+    page->shift = shift;
+    __atomic_add_fetch(&launch->shadow_bytes, cells * (parts - 1) * sizeof(*fine), __ATOMIC_RELAXED);
+    return true;
+}
+
+/* ---- Cells ---- */
+
+/* Up to which time the party knows the accesses of each place in a CTA; NULL: none. */
+static const uint32_t *times_of(const race_party *party, uint32_t cta) {
+    if (cta == party->warp->cta->linear_id)
+        return party->clock->time;
+    for (const race_foreign *f = party->clock->foreign; f != NULL; f = f->next) {
+        if (f->cta == cta)
+            return f->time;
+    }
+    return NULL;
+}
+
+/* A lane of reads that is not known; -1: all are. */
+static int unknown_lane(const race_party *party, const global_reads *reads) {
+    const uint32_t cta = reads->cta & ~DEVICE_BIT, who = race_who(reads->entry);
+    const bool own = cta == party->warp->cta->linear_id;
+    const uint32_t *times = times_of(party, cta);
+    const uint32_t first =
+        who >= RACE_UNIT_WHO ? party->warp->cta->race->threads + who - RACE_UNIT_WHO : who * SIM_LANES;
+    for (uint32_t rest = reads->lanes; rest != 0; rest &= rest - 1) {
+        const uint32_t place = first + (uint32_t)__builtin_ctz(rest);
+        if (own && place == party->place)
+            continue;
+        if (times == NULL || times[place] < race_time(reads->entry))
+            return __builtin_ctz(rest);
+    }
+    return -1;
+}
+
+typedef struct access {
+    const race_party *party;
+    unsigned kind;
+    race_entry entry; /* as a write, or as reads */
+    uint32_t cta;
+    uint64_t address; /* of the cell, for a report */
+    size_t size;
+} access;
+
+/* Whether a kept access may race with this one: one writes, and not both are strong at a scope that holds both. */
+static bool conflict(const access *a, const global_reads *reads) {
+    const unsigned other = race_kind(reads->entry);
+    if (((a->kind | other) & RACE_WRITE) == 0)
+        return false;
+    if ((a->kind & other & RACE_STRONG) == 0)
+        return true;
+    const uint32_t cta = reads->cta & ~DEVICE_BIT;
+    return cta != a->cta && !((a->kind & RACE_DEVICE) && (reads->cta & DEVICE_BIT));
+}
+
+static bool is_twin(const struct sim_race *race, const access *a, const global_cell *cell) {
+    return (a->kind & (RACE_WRITE | RACE_STRONG)) == RACE_WRITE && cell->write_cta == a->cta &&
+           race_time(cell->write) == race->now && a->party->place < race->threads &&
+           race_who(cell->write) / SIM_LANES == a->party->place / SIM_LANES &&
+           (cell->write & UINT16_MAX) == (a->entry & UINT16_MAX);
+}
+
+/* What races, for a report once the page is unlocked. */
+typedef struct found {
+    race_entry entry;
+    bool is_place;
+    int lane;
+    uint32_t cta;
+} found;
+
+static bool check(struct sim_race *race, const access *a, const global_cell *cell, found *f) {
+    const race_party *party = a->party;
+    if (cell->write != 0 && !(cell->write_cta == a->cta && race_who(cell->write) == party->place)) {
+        const uint32_t *times = times_of(party, cell->write_cta);
+        if (times == NULL || times[race_who(cell->write)] < race_time(cell->write)) {
+            if (!is_twin(race, a, cell)) {
+                *f = (found){cell->write, true, 0, cell->write_cta};
+                return false;
+            }
+            race->twins = true;
+        }
+    }
+    for (int i = 0; i < KEPT; i++) {
+        const global_reads *reads = &cell->reads[i];
+        const int lane = reads->lanes != 0 && conflict(a, reads) ? unknown_lane(party, reads) : -1;
+        if (lane >= 0) {
+            *f = (found){reads->entry, false, lane, reads->cta & ~DEVICE_BIT};
+            return false;
+        }
+    }
+    return true;
+}
+
+static void keep(const access *a, global_cell *cell) {
+    if ((a->kind & (RACE_WRITE | RACE_STRONG)) == RACE_WRITE) {
+        cell->write = a->entry;
+        cell->write_cta = a->cta;
+        memset(cell->reads, 0, sizeof(cell->reads));
+        return;
+    }
+    const uint64_t same = UINT64_C(0xffff) << 16; /* who and kind */
+    const uint32_t cta = a->cta | (a->kind & RACE_DEVICE ? DEVICE_BIT : 0);
+    global_reads *to = NULL;
+    for (int i = 0; i < KEPT; i++) {
+        global_reads *reads = &cell->reads[i];
+        if (reads->lanes != 0 && reads->cta == cta && ((reads->entry ^ a->entry) & same) == 0) {
+            if (race_time(reads->entry) == race_time(a->entry) || (reads->lanes & ~a->party->lanes) == 0) {
+                reads->entry = a->entry;
+                reads->lanes |= a->party->lanes;
+                return;
+            }
+            reads->lanes &= ~a->party->lanes;
+        }
+        if (reads->lanes == 0 && to == NULL)
+            to = reads;
+    }
+    /* The first one stays; a strong write is worth more than others. */
+    if (to == NULL)
+        to = race_kind(cell->reads[0].entry) & RACE_WRITE ? &cell->reads[1]
+                                                          : &cell->reads[(a->kind & RACE_WRITE) ? 0 : 1];
+    *to = (global_reads){a->entry, a->party->lanes, cta};
+}
+
+static bool access_part(struct sim_race *race, global_page *page, access *a, uint64_t address, size_t size, found *f) {
+    const size_t both = (size_t)(address | size);
+    const unsigned shift = (both & 15) == 0 ? 4 : (both & 3) == 0 ? 2 : 0;
+    bool ok = true;
+    lock_page(page);
+    if (shift < page->shift && !refine(race->launch, page, shift)) {
+        unlock_page(page);
+        return true;
+    }
+    const size_t first = (size_t)(address & (((uint64_t)1 << RACE_PAGE_SHIFT) - 1)) >> page->shift;
+    for (size_t i = 0; i < size >> page->shift && ok; i++) {
+        global_cell *cell = &page->cells[first + i];
+        if (cell->write == 0 && cell->reads[0].entry == a->entry && cell->reads[0].cta == a->cta &&
+            cell->reads[1].lanes == 0 && (a->kind & (RACE_WRITE | RACE_CHECK)) == 0) {
+            cell->reads[0].lanes |= a->party->lanes; /* reads of a warp at the same time */
+            continue;
+        }
+        ok = check(race, a, cell, f);
+        a->address = address + (i << page->shift);
+        a->size = (size_t)1 << page->shift;
+        if (ok && !(a->kind & RACE_CHECK))
+            keep(a, cell);
+    }
+    unlock_page(page);
+    return ok;
+}
+
+static bool access_bytes(struct sim_race *race, const race_party *party, uint64_t address, size_t size, unsigned kind) {
+    const bool is_write = (kind & (RACE_WRITE | RACE_STRONG)) == RACE_WRITE;
+    access a = {.party = party,
+                .kind = kind,
+                .cta = race->cta->linear_id,
+                .entry = race_pack(party->time, is_write ? party->place : party->who, kind,
+                                   race_instr_index(race->cta, party->instr))};
+    while (size > 0) {
+        const uint64_t key = address >> RACE_PAGE_SHIFT;
+        const uint64_t end = (key + 1) << RACE_PAGE_SHIFT;
+        const size_t part = size < end - address ? size : (size_t)(end - address);
+        if (race->last_page == NULL || race->last_key != key) {
+            race->last_page = page_of(race->launch, key);
+            race->last_key = key;
+        }
+        found f;
+        if (race->last_page != NULL && !access_part(race, race->last_page, &a, address, part, &f))
+            return race_fault(party, "global", a.address, a.size, kind, f.entry, f.is_place, f.lane, f.cta);
+        address += part;
+        size -= part;
+    }
+    return true;
+}
+
+bool race_access_global(sim_warp *warp, const ptx_instr *instr, int lane, uint64_t address, size_t size,
+                        unsigned kind) {
+    struct sim_race *race = warp->cta->race;
+    if (race == NULL)
+        return true;
+    const race_party party = race_lane_party(race, warp, instr, lane);
+    return party.clock == NULL || access_bytes(race, &party, address, size, kind);
+}
+
+bool race_unit_access_global(const struct sim_async *op, uint64_t address, size_t size, unsigned kind) {
+    struct sim_race *race = op->warp->cta->race;
+    if (race == NULL || op->unit.clock == NULL)
+        return true;
+    const race_party party = race_unit_party(race, op);
+    return access_bytes(race, &party, address, size, kind);
+}
