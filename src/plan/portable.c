@@ -8,6 +8,7 @@ enum {
     KB = 1024,
     UNIT_TOKENS = 32, /* what a warp multiplies at a time, and a stage holds */
     LIMITS_AND_SEGMENTS_BYTES = 64,
+    WALK_BYTES = 32 * 44,
     CHUNK_TABLE_BYTES = 512 * 4,
     MAX_STAGES = 8,
     ENOUGH_UNDER_WAY = 64 * KB, /* of an SM: what its share of the memory bandwidth times the latency can be at most */
@@ -67,7 +68,7 @@ static int slot_bytes(const attns_problem *p, operand_format operands) {
 
 static int shared_bytes(const attns_problem *p, operand_format operands, cta_shape shape) {
     return shape.chunk_slots * query_bytes(p, operands) + shape.warps * shape.stages * stage_bytes(p) +
-           p->next_n * slot_bytes(p, operands) + LIMITS_AND_SEGMENTS_BYTES + CHUNK_TABLE_BYTES;
+           p->next_n * slot_bytes(p, operands) + LIMITS_AND_SEGMENTS_BYTES + WALK_BYTES + CHUNK_TABLE_BYTES;
 }
 
 static int room(const attns_target *target, int ctas_per_sm) {

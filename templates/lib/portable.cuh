@@ -65,7 +65,8 @@ constexpr int WEIGHTS_AT = RING_AT + WARPS * STAGES * STAGE_BYTES;
 constexpr int SLOT_EXTRAS_AT = WEIGHTS_AT + NEXT_N * NUM_HEADS * 4;
 constexpr int LIMITS_AT = SLOT_EXTRAS_AT + NEXT_N * SLOT_EXTRA_BYTES;
 constexpr int SEGMENTS_AT = LIMITS_AT + 32;
-constexpr int CHUNK_TILES_AT = SEGMENTS_AT + 2 * static_cast<int>(sizeof(Segment));
+constexpr int WALK_AT = SEGMENTS_AT + 2 * static_cast<int>(sizeof(Segment));
+constexpr int CHUNK_TILES_AT = WALK_AT + 32 * static_cast<int>(sizeof(WalkState));
 static_assert(SHARED_BYTES == CHUNK_TILES_AT + MAX_CHUNKS * 4, "the host reserves what the kernel uses");
 
 template <class T> __device__ __forceinline__ T *shared_at(int offset) {
@@ -310,29 +311,35 @@ template <class Format> __device__ __forceinline__ void load_queries(const Argum
     }
 }
 
+/* By one warp: writes the next `count` segments of the share. */
+__device__ __forceinline__ void walk(const Arguments &args, bool start, int count, Segment *segments) {
+    WalkState &state = shared_at<WalkState>(WALK_AT)[lane_id()];
+    Walker walker(args, shared_at<int>(CHUNK_TILES_AT));
+    if (start)
+        walker.start();
+    else
+        static_cast<WalkState &>(walker) = state;
+    for (int i = 0; i < count; i++) {
+        const Segment segment = walker.next();
+        if (lane_id() == 0)
+            segments[i] = segment;
+    }
+    state = walker;
+}
+
 template <class Format> __device__ __forceinline__ void run_portable(const Arguments &args) {
     const int warp = static_cast<int>(threadIdx.x) / 32;
     grid_dependency_wait();
     grid_dependency_trigger();
 
-    int *chunk_tiles = shared_at<int>(CHUNK_TILES_AT);
-    const int chunk_length = chunk_length_of(args.batch);
     if (args.schedule == nullptr) {
-        sum_chunks(args.batch, chunk_length, warp, WARPS, chunk_tiles,
+        sum_chunks(args.batch, chunk_length_of(args.batch), warp, WARPS, shared_at<int>(CHUNK_TILES_AT),
                    [&](int request) { return tiles_of(request_length(args, request)); });
         __syncthreads();
     }
-
     Segment *segments = shared_at<Segment>(SEGMENTS_AT); /* this one and the next, in turn */
-    Walker walker{args, chunk_tiles, chunk_length, (args.batch + chunk_length - 1) / chunk_length};
-    if (warp == 0) {
-        walker.start();
-        for (int i = 0; i < 2; i++) {
-            const Segment segment = walker.next();
-            if (lane_id() == 0)
-                segments[i] = segment;
-        }
-    }
+    if (warp == 0)
+        walk(args, true, 2, segments);
     __syncthreads();
 
     Ring ring{args, shared_address(shared_memory) + RING_AT + static_cast<u32>(warp * STAGES * STAGE_BYTES), 0, 0, 0};
@@ -349,11 +356,8 @@ template <class Format> __device__ __forceinline__ void run_portable(const Argum
         if (CHUNKS == 1)
             load_queries<Format>(args, segment.request, 0);
         __syncthreads();
-        if (warp == 0) {
-            const Segment after = walker.next();
-            if (lane_id() == 0)
-                segments[place] = after;
-        }
+        if (warp == 0)
+            walk(args, false, 1, &segments[place]);
 
         const int *limits = shared_at<int>(LIMITS_AT);
         const int units = Ring::units_of(segment);

@@ -29,12 +29,8 @@ __device__ __forceinline__ int request_length(const Arguments &args, int request
     return length;
 }
 
-/* All functions are called by one whole warp. */
-struct Walker {
-    const Arguments &args;
-    const int *chunk_tiles; /* of sum_chunks */
-    int chunk_length, chunks;
-
+/* Where a walk stands, of each lane. It rests in shared memory, as it is needed seldom. */
+struct WalkState {
     /* What is left of the share: of the requests from `base` (a multiple of 32) on, tiles [begin, end), numbered from
      * base's first one; and within them, of a caller's share, only what lies between two places. */
     int base;
@@ -45,6 +41,16 @@ struct Walker {
 
     /* Lane i's request is base + i. It takes tiles [from, to) of it; from == to also if they were handed out. */
     int length, from, to;
+};
+
+/* All functions are called by one whole warp. */
+struct Walker : WalkState {
+    const Arguments &args;
+    const int *chunk_tiles; /* of sum_chunks */
+    int chunk_length;
+
+    __device__ __forceinline__ Walker(const Arguments &args, const int *chunk_tiles)
+        : args(args), chunk_tiles(chunk_tiles), chunk_length(chunk_length_of(args.batch)) {}
 
     __device__ __forceinline__ void start() {
         base = args.batch;
@@ -54,6 +60,7 @@ struct Walker {
         next_share = blockIdx.x;
         if (args.schedule != nullptr)
             return;
+        const int chunks = (args.batch + chunk_length - 1) / chunk_length;
         const int total = total_tiles(chunk_tiles, chunks);
         const int shares = static_cast<int>(gridDim.x);
         const int share = static_cast<int>(blockIdx.x);
