@@ -383,8 +383,12 @@ static attns_status add_compiled(attns_context *ctx, const attns_driver *driver,
         attns_status status = attns_plan_make(request->problem, &targets[i], ctx->family_choice, &request->plan);
         if (status == ATTNS_OK)
             status = add_kernel(ctx, driver, request, kernel);
-        if (status == ATTNS_OK)
+        if (status == ATTNS_OK) {
+            if (i > 0)
+                attns_log(&ctx->logger, ATTNS_LOG_WARNING, "%s: compiled for %s, as NVRTC does not know %s",
+                          request->plan.name, targets[i].arch, targets[0].arch);
             return ATTNS_OK;
+        }
         if (i == 0) {
             first = status;
             if (status != ATTNS_ERROR_UNSUPPORTED_DEVICE && status != ATTNS_ERROR_LIBRARY_NOT_FOUND)

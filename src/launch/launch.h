@@ -12,6 +12,7 @@
 attns_status attns_launch_logits(const attns_logits_args *args, const attns_kernel_use *use, CUstream stream);
 
 attns_status attns_launch_sm90(const attns_logits_args *args, const attns_kernel_use *use, CUstream stream);
+attns_status attns_launch_sm100(const attns_logits_args *args, const attns_kernel_use *use, CUstream stream);
 attns_status attns_launch_portable(const attns_logits_args *args, const attns_kernel_use *use, CUstream stream);
 
 /* ---- What the families share ---- */

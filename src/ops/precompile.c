@@ -186,6 +186,33 @@ static attns_status targets_from_names(const attns_precompile_params *params, ta
     return status;
 }
 
+/* The target that a call on such a device compiles for: the best one that NVRTC knows, or the best one if none is known. */
+static attns_status target_of_device(attns_context *ctx, const attns_device_info *device, attns_target *target) {
+    attns_target candidates[ATTNS_MAX_TARGETS];
+    size_t count = 0;
+    attns_status status = attns_targets_of_device(device->compute_capability, candidates, &count);
+    if (status != ATTNS_OK)
+        return status;
+    attns_nvrtc_set *set = NULL;
+    const attns_nvrtc *nvrtc = NULL;
+    attns_saved_error saved;
+    attns_error_save(&saved);
+    *target = candidates[0];
+    if (attns_context_nvrtc(ctx, &set) == ATTNS_OK) {
+        for (size_t i = 0; i < count; i++) {
+            if (attns_nvrtc_for_arch(set, candidates[i].arch, &nvrtc) == ATTNS_OK) {
+                *target = candidates[i];
+                break;
+            }
+        }
+    }
+    attns_error_restore(&saved);
+    if (strcmp(target->arch, candidates[0].arch) != 0)
+        attns_log(&ctx->logger, ATTNS_LOG_WARNING, "device %s: kernels are compiled for %s, as NVRTC does not know %s",
+                  device->name, target->arch, candidates[0].arch);
+    return ATTNS_OK;
+}
+
 /* Devices that the library has no kernels for are passed over, as long as one is left. */
 static attns_status targets_from_devices(attns_context *ctx, target_list *list) {
     const char *advice = "archs: not given, and this machine's devices cannot be used as the default "
@@ -206,7 +233,7 @@ static attns_status targets_from_devices(attns_context *ctx, target_list *list) 
         status = attns_get_device_info(ctx, i, &device);
         if (status != ATTNS_OK)
             break;
-        last = attns_target_from_compute_capability(device.compute_capability, &target);
+        last = target_of_device(ctx, &device, &target);
         if (last != ATTNS_OK)
             attns_log(&ctx->logger, ATTNS_LOG_WARNING, "device %d, %s: %s", i, device.name, attns_last_error());
         else if (!has_target(list, target.arch))

@@ -513,6 +513,7 @@ static void test_first_target_that_nvrtc_knows(void **state) {
     attns_fail(ATTNS_ERROR_IO, "the message of an earlier call");
     assert_string_equal(acquire(ctx, problem, &stream[0])->plan.target.arch, "sm_103a");
     assert_string_equal(attns_last_error(), "the message of an earlier call");
+    assert_contains(fixture->log.text, "compiled for sm_103a, as NVRTC does not know sm_107a");
     check_counters(ctx, 1, 0, 0, 1);
     acquire(ctx, problem, &stream[0]);
     check_counters(ctx, 1, 0, 1, 1);

@@ -111,6 +111,50 @@ static void test_variants(void **state) {
     attns_context_destroy(ctx);
 }
 
+/* The tcgen05 kernels: every shape of a job (one slot or several in a chunk, a full last chunk or not, one Q stage or two),
+ * head counts that fill the columns or not, the smallest blocks, whose producer is the largest. */
+static void check_tcgen05(jit_fixture *fixture, const char *const *archs, size_t num_archs, bool thorough) {
+    attns_context *ctx = jit_context(fixture);
+    static const int num_heads[] = {64, 40, 128}, next_ns[] = {3, 7, 1, 2, 8}, block_sizes[] = {16};
+    static const attns_dtype f16[] = {ATTNS_DTYPE_F16};
+    attns_precompile_params params = {
+        .archs = archs,
+        .num_archs = num_archs,
+        .num_heads = num_heads,
+        .num_num_heads = thorough ? 3 : 1,
+        .next_ns = next_ns,
+        .num_next_ns = thorough ? 5 : 2,
+        .block_sizes = block_sizes,
+        .num_block_sizes = 1,
+    };
+    check_clean(fixture, ctx, params, num_archs * (params.num_num_heads * params.num_next_ns + 1));
+    params.num_num_heads = 2;
+    params.num_next_ns = 1;
+    params.acc_dtypes = params.epi_dtypes = f16;
+    params.num_acc_dtypes = params.num_epi_dtypes = 1;
+    check_clean(fixture, ctx, params, num_archs * 2);
+    attns_context_destroy(ctx);
+}
+
+static void test_tcgen05_kernels(void **state) {
+    static const char *const archs[] = {"sm_100a", "sm_103a", "sm_100f"};
+    check_tcgen05(*state, archs, 1, true);
+    check_tcgen05(*state, archs + 1, 2, false);
+}
+
+/* With a compiler of $ATTNS_TEST_NVRTC, which tools/run-tests.sh installs: the first that know sm_107a are of CUDA 13.4. */
+static void test_tcgen05_kernels_with_newer_nvrtc(void **state) {
+    static const char *const archs[] = {"sm_107a", "sm_100a", "sm_103a"};
+    jit_fixture *fixture = *state;
+    fixture->params.libnvrtc_path = getenv("ATTNS_TEST_NVRTC");
+    if (!fixture->params.libnvrtc_path) {
+        print_message("skipped: ATTNS_TEST_NVRTC does not name a newer NVRTC\n");
+        skip();
+    }
+    check_tcgen05(fixture, archs, 1, true);
+    check_tcgen05(fixture, archs + 1, 2, false);
+}
+
 /* Every target that this NVRTC knows, each with other shapes: few and many registers, queries that fit and queries that
  * come in chunks, and all types in turn. */
 static void test_portable_on_every_target(void **state) {
@@ -223,6 +267,8 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_bad_kernels_are_noticed, setup, jit_teardown),
         cmocka_unit_test_setup_teardown(test_every_head_count_and_next_n, setup, jit_teardown),
         cmocka_unit_test_setup_teardown(test_variants, setup, jit_teardown),
+        cmocka_unit_test_setup_teardown(test_tcgen05_kernels, setup, jit_teardown),
+        cmocka_unit_test_setup_teardown(test_tcgen05_kernels_with_newer_nvrtc, setup, jit_teardown),
         cmocka_unit_test_setup_teardown(test_portable_on_every_target, setup, jit_teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
