@@ -108,7 +108,6 @@ attns_status attns_plan_portable(const attns_problem *p, attns_plan *plan) {
     plan->min_stages = plan->max_stages = shape.stages;
     plan->shared_per_stage = shape.warps * stage_bytes(p);
     plan->shared_fixed = bytes - shape.stages * plan->shared_per_stage;
-    attns_plan_set_name(plan, p);
 
     attns_plan_set_int(plan, "NUM_HEADS", p->num_heads);
     attns_plan_set_int(plan, "HEAD_DIM", p->head_dim);
