@@ -55,10 +55,12 @@ static sim_result exec_alloc(sim_warp *warp, const ptx_instr *instr, uint32_t ma
     const int column = tmem_allocate(warp, instr, (uint32_t)columns, instr->data[0] != 0, capacity_of(warp));
     if (column < 0)
         return column == -1 ? SIM_RETRY : SIM_FAULT;
+    race_meet(warp, mask); /* the lanes write together, and (as in the ISA's example) each may read at once */
     uint8_t *to = sim_access(warp, instr, 0, PTX_SHARED, address, 4, true);
     if (to == NULL)
         return SIM_FAULT;
     memcpy(to, &(uint32_t){(uint32_t)column}, 4);
+    race_meet(warp, mask);
     return SIM_DONE;
 }
 

@@ -93,8 +93,9 @@ static uint32_t columns_of(const transfer *x) {
 static bool begin_transfer(transfer *x, sim_warp *warp, const ptx_instr *instr, uint64_t address, uint32_t split,
                            bool store) {
     tmem *t = tmem_if_any(warp->cta);
-    const uint32_t quarter = 32 * ((uint32_t)warp->index % 4), step = x->shape == S32X32B ? 32 : 16;
+    const uint32_t quarter = 32 * ((uint32_t)warp->index % 4);
     x->shape = (shape)instr->data[0];
+    const uint32_t step = x->shape == S32X32B ? 32 : 16;
     x->registers = (int)instr->data[1];
     x->flags = instr->data[2];
     x->lane = lane_of(address);
@@ -107,9 +108,9 @@ static bool begin_transfer(transfer *x, sim_warp *warp, const ptx_instr *instr, 
                   (uint32_t)address, x->lane, warp->index % 4, quarter, quarter + 31);
         return false;
     }
-    if (x->lane % (x->shape == S32X32B ? 32 : step) != 0) {
+    if (x->lane % step != 0) {
         sim_fault(warp, instr, -1, "address %#" PRIx32 " names lane %" PRIu32 ", which is not a multiple of %" PRIu32,
-                  (uint32_t)address, x->lane, x->shape == S32X32B ? 32 : 16);
+                  (uint32_t)address, x->lane, step);
         return false;
     }
     x->base.op = tmem_issue(t, warp, instr, store ? TMEM_ST : TMEM_LD, 0);
