@@ -97,16 +97,15 @@ void tcgen05_unpack(const uint8_t *from, int bits, uint8_t to[16]) {
     }
 }
 
-/* The elements of 16 bytes of shared memory. */
-static void decode_piece(mma_type type, const uint8_t *from, double *values, size_t step) {
+/* 16 bytes of shared memory as four words, in which every element has its place. */
+static void load_piece(mma_type type, const uint8_t *from, uint64_t *words) {
     uint8_t bytes[16];
-    uint32_t words[4];
+    uint32_t narrow[4];
     if (padded_bits(type) != 0)
         tcgen05_unpack(from, padded_bits(type), bytes);
-    memcpy(words, padded_bits(type) != 0 ? bytes : from, 16);
-    const size_t in_word = (size_t)(32 / mma_type_bits(type));
-    for (size_t w = 0; w < 4; w++)
-        mma_decode(type, words[w], values + w * in_word * step, step);
+    memcpy(narrow, padded_bits(type) != 0 ? bytes : from, 16);
+    for (int w = 0; w < 4; w++)
+        words[w] = narrow[w];
 }
 
 /* ---- Operands in shared memory --------------------------------------------------------------------------------- */
@@ -164,16 +163,26 @@ bool tcgen05_check_operands(tcgen05_product *p) {
     return (p->a_in_tmem || check_operand(p, &a, p->a_undefined)) && check_operand(p, &b, p->b_undefined);
 }
 
+/* Eight pieces at a time: K-major those of eight rows, else of eight columns of K. */
 static bool convert_operand(const tcgen05_product *p, const operand *o, const bool *undefined, double *out,
                             size_t mn_step, size_t k_step) {
     const sim_cta *cta = p->base.base.warp->cta;
-    for (size_t i = 0; i < num_pieces(o); i++) {
-        int mn, k;
-        const size_t offset = locate(o, i, &mn, &k);
-        if (!undefined[mn] && !tmem_read_shared(&p->base, offset))
-            return false;
-        decode_piece(o->type, cta->shared + offset, out + (size_t)mn * mn_step + (size_t)k * k_step,
-                     o->layout->mn_major ? mn_step : k_step);
+    const bool mn_major = o->layout->mn_major;
+    const size_t in_word = (size_t)(32 / mma_type_bits(o->type)), step = mn_major ? mn_step : k_step;
+    const size_t across = (size_t)((mn_major ? o->size : o->k) / tcgen05_in_piece(o->type));
+    for (size_t i = 0; i < num_pieces(o); i += 8 * across) {
+        for (size_t piece = i; piece < i + across; piece++) {
+            uint64_t words[SIM_LANES];
+            int mn = 0, k = 0;
+            for (size_t j = 8; j-- > 0;) {
+                const size_t offset = locate(o, piece + j * across, &mn, &k);
+                if (!undefined[mn] && !tmem_read_shared(&p->base, offset))
+                    return false;
+                load_piece(o->type, cta->shared + offset, words + 4 * j);
+            }
+            mma_decode(o->type, words, out + (size_t)mn * mn_step + (size_t)k * k_step, mn_major ? k_step : mn_step,
+                       in_word * step, step);
+        }
     }
     return true;
 }
@@ -181,13 +190,18 @@ static bool convert_operand(const tcgen05_product *p, const operand *o, const bo
 /* ---- Operands in tensor memory --------------------------------------------------------------------------------- */
 
 static void convert_a_in_tmem(tcgen05_product *p, const tmem *t, double *a) {
-    const size_t in_word = (size_t)(32 / mma_type_bits(p->a));
-    for (int m = 0; m < p->m; m++) {
-        const uint32_t lane = tcgen05_lane(p, m);
-        for (uint32_t c = 0; c < 8; c++) {
-            if (!(t->written[p->a_column + c][lane / 32] >> lane % 32 & 1))
-                p->a_undefined[m] = true;
-            mma_decode(p->a, t->cells[p->a_column + c][lane], a + c * in_word * (size_t)p->m + (size_t)m, (size_t)p->m);
+    const size_t m = (size_t)p->m, in_word = (size_t)(32 / mma_type_bits(p->a));
+    for (size_t c = 0; c < 8; c++) {
+        const uint32_t column = p->a_column + (uint32_t)c;
+        for (int first = 0; first < p->m; first += SIM_LANES) {
+            uint64_t words[SIM_LANES];
+            for (int i = 0; i < SIM_LANES; i++) {
+                const uint32_t lane = tcgen05_lane(p, first + i);
+                words[i] = t->cells[column][lane];
+                if (!(t->written[column][lane / 32] >> lane % 32 & 1))
+                    p->a_undefined[first + i] = true;
+            }
+            mma_decode(p->a, words, a + c * in_word * m + (size_t)first, 4, 1, m);
         }
     }
 }
