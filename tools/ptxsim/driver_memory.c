@@ -72,6 +72,8 @@ CUresult memory_add(CUcontext ctx, size_t bytes, bool host, CUdeviceptr *address
         free(added);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
+    if (!host)
+        sim_range_track(&driver.device, added->start); /* without memory for it, nothing is reported */
     added->next = allocations;
     allocations = added;
     if (!host)

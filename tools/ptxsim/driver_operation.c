@@ -72,8 +72,13 @@ void operation_run(CUcontext ctx, const operation *op) {
         context_fault(ctx, text);
     } else if (op->kind == OPERATION_COPY) {
         memmove(host(op->copy.to), host(op->copy.from), op->copy.bytes);
+        if (op->copy.to_device && op->copy.from_device)
+            sim_copy_valid(&driver.device, op->copy.to, op->copy.from, op->copy.bytes);
+        else if (op->copy.to_device)
+            sim_set_valid(&driver.device, op->copy.to, op->copy.bytes);
     } else {
         set_memory(op->set.to, op->set.value, op->set.count, op->set.width);
+        sim_set_valid(&driver.device, op->set.to, op->set.count * op->set.width);
     }
 }
 

@@ -38,7 +38,7 @@ typedef struct machine {
     sim_cta cta;
     sim_schedule *schedules;
     uint64_t *registers;
-    uint8_t *pending, *local;
+    uint8_t *pending, *local, *local_written;
     uint32_t *written;
 } machine;
 
@@ -51,6 +51,7 @@ static void machine_destroy(machine *m) {
     free(m->registers);
     free(m->pending);
     free(m->local);
+    free(m->local_written);
     free(m->written);
 }
 
@@ -65,11 +66,12 @@ static bool machine_init(machine *m, const run *r) {
     m->registers = calloc(warps * slots * SIM_LANES + 1, sizeof(uint64_t));
     m->pending = calloc(warps * slots + 1, 1);
     m->local = calloc(warps * function->local_bytes * SIM_LANES + 1, 1);
+    m->local_written = calloc(warps * function->local_bytes * SIM_LANES + 1, 1);
     m->written = calloc(warps * slots + 1, sizeof(uint32_t));
     if (r->launch->race)
         m->cta.race = race_state_new(r->launch, r->num_warps, r->shared_bytes);
     if ((m->cta.race || !r->launch->race) && m->cta.warps && m->cta.shared && m->cta.shared_written && m->schedules && m->registers && m->pending &&
-        m->local && m->written)
+        m->local && m->local_written && m->written)
         return true;
     machine_destroy(m);
     return false;
@@ -86,6 +88,7 @@ static void machine_reset(machine *m, const run *r, uint64_t linear) {
     memset(m->registers, 0, warps * slots * SIM_LANES * sizeof(uint64_t));
     memset(m->pending, 0, warps * slots);
     memset(m->local, 0xa5, warps * local);
+    memset(m->local_written, 0, warps * local);
     memset(m->written, 0, warps * slots * sizeof(uint32_t));
     sim_cta kept = m->cta;
     m->cta = (sim_cta){
@@ -115,6 +118,7 @@ static void machine_reset(machine *m, const run *r, uint64_t linear) {
                                      .registers = m->registers + i * slots * SIM_LANES,
                                      .register_pending = m->pending + i * slots,
                                      .local = m->local + i * local,
+                                     .local_written = m->local_written + i * local,
                                      .schedule = &m->schedules[i]};
     }
 }

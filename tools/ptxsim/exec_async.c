@@ -43,6 +43,10 @@ static sim_async_step copy_step(sim_cta *cta, struct sim_async *op) {
             memcpy(to, c->from[lane], c->taken[lane]);
         if (!shadow_store_generic(op->warp, op->instr, c->to[lane], c->bytes))
             break;
+        for (size_t i = 0; i < c->taken[lane]; i++) {
+            if (!sim_valid(cta->launch->device, (uint64_t)(uintptr_t)c->from[lane] + i, 1))
+                shadow_set_uninitialised(cta, c->to[lane] + i, 1);
+        }
     }
     return SIM_ASYNC_DONE;
 }

@@ -84,6 +84,7 @@ typedef struct sim_warp {
     uint64_t *registers; /* [slot * SIM_LANES + lane]; narrower values are zero-extended */
     uint8_t *register_pending; /* per slot: an asynchronous operation (wgmma) still owns it; using it is a fault */
     uint8_t *local; /* local_bytes for each lane */
+    uint8_t *local_written; /* per byte: 1 once it has been written */
     uint32_t carry; /* condition code CC.CF of add.cc, subc and their like: one bit a lane */
     /* wgmma groups: operations issued since the last commit, committed groups not yet waited for */
     struct sim_wgmma_state *wgmma;
