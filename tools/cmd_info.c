@@ -7,6 +7,7 @@
 
 #include "cli.h"
 #include "report.h"
+#include "simulated.h"
 
 struct options {
     attns_context_params context;
@@ -53,6 +54,11 @@ static void print_text(const attns_info *info, const attns_device_info *devices)
                device->arch, device->num_sms, cli_bytes((uint64_t)device->l2_bytes, a, sizeof(a)),
                cli_bytes(device->memory_bytes, b, sizeof(b)));
     }
+    printf("simulated    ");
+    for (size_t i = 0; simulated_name(i) != NULL; i++) {
+        printf(" sim:%s", simulated_name(i));
+    }
+    printf("%s\n", simulated_name(0) == NULL ? " none: libptxsim_cuda.so is not there" : "");
     if (info->libnvrtc != NULL) {
         printf("compiler      %s, NVRTC %s\n", info->libnvrtc, cuda_version(info->nvrtc_version, a, sizeof(a)));
         printf("targets       %s\n", info->nvrtc_archs == NULL ? "unknown" : info->nvrtc_archs);
@@ -95,6 +101,13 @@ static void print_json(const attns_info *info, const attns_device_info *devices)
         report_int("l2_bytes", devices[i].l2_bytes);
         report_int("shared_bytes_per_sm", devices[i].shared_bytes_per_sm);
         report_int("memory_bytes", (int64_t)devices[i].memory_bytes);
+        report_close();
+    }
+    report_close();
+    report_array("simulated_devices");
+    for (size_t i = 0; simulated_name(i) != NULL; i++) {
+        report_object(NULL);
+        report_text("name", simulated_name(i));
         report_close();
     }
     report_close();

@@ -33,6 +33,6 @@ else
     "$attn_scores" precompile --arch sm_90a --num-heads 64 --block-size 64 --next-n 1-4
     say "checking the reference, then the kernels against it on the software GPU"
     "$attn_scores" verify --reference
-    ATTNS_LIBCUDA=$PWD/build/tools/ptxsim/libptxsim_cuda.so ATTNS_LOAD_PTX=1 "$attn_scores" verify --quick
+    "$attn_scores" verify --quick --device sim:sm_90a
 fi
 say "done"

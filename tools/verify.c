@@ -14,6 +14,7 @@
 #include "common/recompute.h"
 #include "common/run.h"
 #include "report.h"
+#include "simulated.h"
 
 #define FULL_CASES       400
 #define FULL_SHAPES      150
@@ -53,7 +54,8 @@ static error_t parse(int key, char *arg, struct argp_state *state) {
             argp_error(state, "--seed: '%s' is not an unsigned integer", arg);
         return 0;
     case KEY_DEVICE:
-        o->device = cli_parse_int(state, "--device", arg, 0, 1023);
+        if (!simulated_use(state, "--device", arg, &o->context))
+            o->device = cli_parse_int(state, "--device", arg, 0, 1023);
         return 0;
     case KEY_REFERENCE:
         o->reference = true;
@@ -73,7 +75,7 @@ static const struct argp_option option_list[] = {
     {"full", KEY_FULL, NULL, 0, "Hundreds of random configurations besides", 0},
     {"op", KEY_OP, "NAME", 0, "Operation: fp8 (default: fp8)", 0},
     {"seed", KEY_SEED, "N", 0, "Seed of the random inputs (default: from the clock)", 0},
-    {"device", KEY_DEVICE, "N", 0, "CUDA device (default: 0)", 0},
+    {"device", KEY_DEVICE, "N|sim:NAME", 0, "CUDA device (default: 0), or a simulated one that info lists", 0},
     {"reference", KEY_REFERENCE, NULL, 0,
      "Check the CPU reference against an independent computation in long double; needs no GPU", 0},
     {"json", KEY_JSON, NULL, 0, "One JSON object per configuration and one with the totals", 0},

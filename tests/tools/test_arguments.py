@@ -56,6 +56,10 @@ class WrongArguments(command.CommandTest):
         self.refused(["bench", "--schedule=host"], "--schedule", "'host'", "self, meta")
         self.refused(["bench", "--preset=x"], "--preset", "'x'", "deepgemm")
 
+    def test_simulated_device(self):
+        self.refused(["verify", "--device=sim:sm_75"], "--device", "'sim:sm_75'", "sim:sm_80, ", "sim:sm_121a")
+        self.refused(["verify", "--device=sim"], "--device", "'sim'")
+
     def test_empty_name(self):
         self.refused(["precompile", "--arch=sm_90a,"], "--arch", "'sm_90a,'")
 
@@ -88,6 +92,7 @@ class Info(command.CommandTest):
         self.assertEqual(info["cache_entries"], 0)
         self.assertEqual(info["cache_readonly_dirs"], "")
         self.assertIsInstance(info["devices"], list)
+        self.assertIn({"name": "sm_90a"}, info["simulated_devices"])
         self.assertTrue(info["libcuda"] or info["libcuda_error"])
         self.assertTrue(info["libnvrtc"] or info["libnvrtc_error"])
 

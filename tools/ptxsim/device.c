@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ptxsim.h"
 #include "target.h"
 #include "tensor_sum.h"
 
@@ -46,7 +47,7 @@ static const device_model models[] = {
 };
 #define NUM_MODELS (sizeof models / sizeof *models)
 
-const char *device_arch(size_t index) {
+const char *ptxsim_device_name(size_t index) {
     return index < NUM_MODELS ? models[index].arch : NULL;
 }
 

@@ -20,9 +20,6 @@ typedef struct device_model {
     size_t memory_bytes;
 } device_model;
 
-/* The names that PTXSIM_DEVICE may have, from index 0 on; NULL behind the last. */
-const char *device_arch(size_t index);
-
 /* Reads PTXSIM_DEVICE ("sm_90a" if unset), PTXSIM_SMS (4 if unset) and PTXSIM_TENSOR_BITS (0 if unset). false with the
  * reason, which names the value and what is accepted. */
 bool device_choose(device_model *model, char *error, size_t error_size);
