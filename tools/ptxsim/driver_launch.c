@@ -44,7 +44,8 @@ const char *ptxsim_last_fault(void) {
 
 /* ---- Running ---- */
 
-void kernel_run(CUcontext ctx, const operation *op) {
+void kernel_run(CUstream stream, const operation *op) {
+    CUcontext ctx = stream->base.ctx;
     CUfunction function = op->kernel.function;
     if (!object_is(OBJECT_FUNCTION, function) || function->base.id != op->kernel.function_id) {
         context_fault(ctx, "a graph launches a kernel whose module has been unloaded");
@@ -63,9 +64,18 @@ void kernel_run(CUcontext ctx, const operation *op) {
         .num_sms = driver.model.num_sms,
         .tensor_bits = driver.model.tensor_bits,
         .grid_id = driver.launches,
+        .keep_race = true,
     };
     uint64_t number = driver.launches++;
-    if (sim_run(&launch))
+    if (!op->kernel.overlaps || op->kernel.chain != stream->chain)
+        queue_forget_kernels(stream);
+    stream->chain = op->kernel.chain;
+    launch.before = stream->before;
+    launch.num_before = stream->num_before;
+    bool done = sim_run(&launch);
+    if (launch.race)
+        queue_note_kernel(stream, launch.race, launch.waited_first);
+    if (done)
         return;
     char report[sizeof driver.last_fault];
     snprintf(report, sizeof report,
@@ -114,13 +124,14 @@ static CUresult check_shape(const struct CUfunc_st *function, const CUlaunchConf
     return CUDA_SUCCESS;
 }
 
-/* Programmatic dependent launch is accepted; here the kernel before has always completed. */
-static CUresult check_attributes(const struct CUfunc_st *function, const CUlaunchConfig *c) {
+static CUresult check_attributes(const struct CUfunc_st *function, const CUlaunchConfig *c, bool *overlaps) {
     for (unsigned i = 0; i < c->numAttrs; i++) {
         const CUlaunchAttribute *a = &c->attrs[i];
         switch (a->id) {
         case CU_LAUNCH_ATTRIBUTE_IGNORE:
+            break;
         case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION:
+            *overlaps = a->value.programmaticStreamSerializationAllowed != 0;
             break;
         case CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION:
             if (a->value.clusterDim.x == 1 && a->value.clusterDim.y == 1 && a->value.clusterDim.z == 1)
@@ -172,6 +183,7 @@ static CUresult launch(CUcontext ctx, const CUlaunchConfig *config, CUfunction f
     if (!config || (config->numAttrs && !config->attrs))
         return CUDA_ERROR_INVALID_VALUE;
     CUresult result = stream_find(ctx, config->hStream, &stream);
+    bool overlaps = false;
     if (result != CUDA_SUCCESS)
         return result;
     CUkernel kernel = (CUkernel)(void *)function;
@@ -182,7 +194,7 @@ static CUresult launch(CUcontext ctx, const CUlaunchConfig *config, CUfunction f
     if (result == CUDA_SUCCESS)
         result = check_shape(function, config);
     if (result == CUDA_SUCCESS)
-        result = check_attributes(function, config);
+        result = check_attributes(function, config, &overlaps);
     operation op = {.kind = OPERATION_KERNEL};
     if (result == CUDA_SUCCESS)
         result = collect_params(function->code, params, extra, &op.kernel.params);
@@ -194,6 +206,8 @@ static CUresult launch(CUcontext ctx, const CUlaunchConfig *config, CUfunction f
     op.kernel.block = (sim_dim){config->blockDimX, config->blockDimY, config->blockDimZ};
     op.kernel.dynamic_shared = config->sharedMemBytes;
     op.kernel.param_bytes = function->code->param_bytes;
+    op.kernel.overlaps = overlaps;
+    op.kernel.chain = stream->capture ? stream->base.id : 0;
     return stream_submit(stream, &op);
 }
 

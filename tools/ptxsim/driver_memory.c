@@ -127,6 +127,8 @@ CUresult CUDAAPI cuMemFree(CUdeviceptr address) {
     if (!address)
         LEAVE(CUDA_SUCCESS);
     CUresult result = capture_check_unsafe();
+    if (result == CUDA_SUCCESS)
+        queue_drain_context(ctx); /* it waits, as on a device */
     LEAVE(result == CUDA_SUCCESS ? memory_remove(address, false) : result);
 }
 
@@ -146,6 +148,8 @@ CUresult CUDAAPI cuMemAllocHost(void **address, size_t bytes) {
 CUresult CUDAAPI cuMemFreeHost(void *address) {
     ENTER_CONTEXT();
     CUresult result = capture_check_unsafe();
+    if (result == CUDA_SUCCESS)
+        queue_drain_context(ctx);
     LEAVE(result == CUDA_SUCCESS ? memory_remove((CUdeviceptr)(uintptr_t)address, true) : result);
 }
 

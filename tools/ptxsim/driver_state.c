@@ -71,6 +71,7 @@ CUresult CUDAAPI cuInit(unsigned flags) {
         }
         const char *seed = getenv("PTXSIM_SEED");
         driver.seed = seed && *seed ? strtoull(seed, NULL, 0) : 1;
+        driver.random = driver.seed;
         sim_device_init(&driver.device);
         driver.initialised = true;
     }

@@ -77,6 +77,20 @@ static bool machine_init(machine *m, const run *r) {
     return false;
 }
 
+/* Registers of a thread at launch, in which setmaxnreg counts. PTX does not know them: they are what .maxnreg says, else
+ * what ptxas may use at most, so that .minnctapersm CTAs fit a multiprocessor. */
+static unsigned registers_of(const sim_launch *launch, unsigned threads) {
+    enum { OF_SM = 65536, MOST = 255 };
+    const ptx_function *function = launch->function;
+    if (function->registers > 0)
+        return (unsigned)function->registers;
+    const unsigned bound = function->max_threads > 0 ? (unsigned)function->max_threads : threads;
+    const unsigned warps = (bound + SIM_LANES - 1) / SIM_LANES;
+    const unsigned ctas = function->min_ctas > 0 ? (unsigned)function->min_ctas : 1;
+    const unsigned share = OF_SM / (warps * SIM_LANES) / ctas / 8 * 8;
+    return share < MOST ? share : MOST;
+}
+
 /* What memory and registers hold before they are written is arbitrary, but the same for the same seed. */
 static void machine_reset(machine *m, const run *r, uint64_t linear) {
     const ptx_function *function = r->launch->function;
@@ -105,6 +119,8 @@ static void machine_reset(machine *m, const run *r, uint64_t linear) {
         .random = r->launch->seed ^ (linear + 1) * UINT64_C(0xd1342543de82ef95)};
     if (m->cta.race)
         race_state_reset(m->cta.race, &m->cta);
+    const unsigned registers = registers_of(r->launch, threads);
+    m->cta.registers = registers * (unsigned)warps * SIM_LANES;
     for (size_t i = 0; i < warps; i++) {
         unsigned lanes = threads - (unsigned)i * SIM_LANES;
         m->schedules[i] = (sim_schedule){.program = &r->program,
@@ -114,6 +130,7 @@ static void machine_reset(machine *m, const run *r, uint64_t linear) {
                                          .turn = 1};
         m->cta.warps[i] = (sim_warp){.cta = &m->cta,
                                      .index = (int)i,
+                                     .max_registers = registers,
                                      .exists = lanes >= SIM_LANES ? UINT32_MAX : (UINT32_C(1) << lanes) - 1,
                                      .registers = m->registers + i * slots * SIM_LANES,
                                      .register_pending = m->pending + i * slots,
@@ -280,15 +297,18 @@ bool sim_run(sim_launch *launch) {
         sim_launch_fault(launch, "a grid of %u x %u x %u CTAs", grid.x, grid.y, grid.z);
         return false;
     }
-    launch->race = launch->ignore_races ? NULL : race_launch_new();
+    launch->race = launch->ignore_races ? NULL : race_launch_new(launch->function);
     if (!sim_program_init(&r.program, launch->function)) {
         race_launch_free(launch->race);
+        launch->race = NULL;
         sim_launch_fault(launch, "out of host memory");
         return false;
     }
     run_ctas(&r);
-    race_launch_free(launch->race);
-    launch->race = NULL;
+    if (!launch->keep_race) {
+        race_launch_free(launch->race);
+        launch->race = NULL;
+    }
     sim_program_destroy(&r.program);
     return launch->fault[0] == '\0';
 }

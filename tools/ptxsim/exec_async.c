@@ -166,10 +166,23 @@ static sim_result exec_nothing(sim_warp *warp, const ptx_instr *instr, uint32_t 
     return SIM_DONE;
 }
 
-/* data[0]: for barriers alone */
+/* Bits of data[0]: what becomes visible to the async proxy. */
+enum { BARRIERS = 1, SHARED = 2, GLOBAL = 4 };
+
 static sim_result exec_proxy_fence(sim_warp *warp, const ptx_instr *instr, uint32_t mask) {
     (void)mask;
-    shadow_proxy_fence(warp, instr->data[0] != 0);
+    if (instr->data[0] & (BARRIERS | SHARED))
+        shadow_proxy_fence(warp, !(instr->data[0] & SHARED));
+    if (instr->data[0] & GLOBAL)
+        race_proxy_fence(warp, RACE_PROXY_ASYNC);
+    return SIM_DONE;
+}
+
+/* fence.proxy.tensormap: the acquire side, which names the map, is the one that counts; the release is a fence. */
+static sim_result exec_map_fence(sim_warp *warp, const ptx_instr *instr, uint32_t mask) {
+    race_fence(warp, mask, instr->data[1] == 0);
+    if (instr->data[0])
+        race_proxy_fence(warp, RACE_PROXY_TENSORMAP);
     return SIM_DONE;
 }
 
@@ -210,9 +223,14 @@ static const form FORMS[] = {
     {"fence", "sc|acq_rel|acquire|release? cta|cluster", "", exec_fence, {1, 0}},
     {"fence", "sc|acq_rel|acquire|release? gpu|sys", "", exec_fence, {0, 0}},
     {"fence", "proxy alias", "", exec_nothing, {0, 0}},
-    {"fence", "proxy async shared::cta|shared::cluster?", "", exec_proxy_fence, {0, 0}},
-    {"fence", "proxy async global", "", exec_nothing, {0, 0}},
-    {"fence", "mbarrier_init release cluster", "", exec_proxy_fence, {1, 0}},
+    {"fence", "proxy async", "", exec_proxy_fence, {SHARED | GLOBAL, 0}},
+    {"fence", "proxy async shared::cta|shared::cluster", "", exec_proxy_fence, {SHARED, 0}},
+    {"fence", "proxy async global", "", exec_proxy_fence, {GLOBAL, 0}},
+    {"fence", "proxy tensormap::generic release cta|cluster", "", exec_map_fence, {0, 1}},
+    {"fence", "proxy tensormap::generic release gpu|sys", "", exec_map_fence, {0, 0}},
+    {"fence", "proxy tensormap::generic acquire cta|cluster", "ai", exec_map_fence, {1, 1}},
+    {"fence", "proxy tensormap::generic acquire gpu|sys", "ai", exec_map_fence, {1, 0}},
+    {"fence", "mbarrier_init release cluster", "", exec_proxy_fence, {BARRIERS, 0}},
     {"membar", "cta", "", exec_fence, {1, 0}},
     {"membar", "gl|sys", "", exec_fence, {0, 0}},
 };

@@ -112,7 +112,7 @@ static sim_async_step load_step(sim_cta *cta, struct sim_async *op) {
         const row r = row_of(b, i);
         if (r.begin != 0 || r.end != b->row_bytes)
             fill_outside(b, bytes, b->row_bytes);
-        if (r.end > r.begin && !race_unit_access_global(op, r.global + r.begin, r.end - r.begin, RACE_READ))
+        if (r.end > r.begin && !race_unit_access_global(op, r.global + r.begin, r.end - r.begin, RACE_READ | RACE_BY_COPY))
             break;
         if (r.end > r.begin)
             memcpy(bytes + r.begin, (const void *)(uintptr_t)(r.global + r.begin), r.end - r.begin);
@@ -173,6 +173,9 @@ static bool set_tensor(bulk *b, sim_warp *warp, const ptx_instr *instr, int lane
         address += SIM_PARAM_WINDOW;
     const uint8_t *bytes = sim_async_access(warp, instr, false, address, 128, 64, false);
     if (bytes == NULL)
+        return false;
+    if (address - SIM_PARAM_WINDOW >= SIM_WINDOW_BYTES &&
+        !race_access_global(warp, instr, lane, address, sizeof(b->map), RACE_READ | RACE_AS_MAP))
         return false;
     memcpy(&b->map, bytes, sizeof(b->map));
     if (!tensor_map_valid(&b->map)) {

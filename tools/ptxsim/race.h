@@ -49,7 +49,9 @@ enum {
     RACE_ACQUIRE = 16,
     RACE_RELEASE = 32,
     RACE_READS = 64, /* of strong ones: reads, too */
-    RACE_QUIET = 128 /* a race is no fault: the check returns false, and what is read is undefined */
+    RACE_QUIET = 128, /* a race is no fault: the check returns false, and what is read is undefined */
+    RACE_BY_COPY = 256, /* in global memory: through the async proxy */
+    RACE_AS_MAP = 512   /* in global memory: as a tensor map */
 };
 
 /* One lane's access. false after sim_fault. */
@@ -57,6 +59,9 @@ bool race_access(race_memory *memory, sim_warp *warp, const ptx_instr *instr, in
                  unsigned kind);
 /* Same in global memory, which all CTAs of the launch share (race_global.c). */
 bool race_access_global(sim_warp *warp, const ptx_instr *instr, int lane, uint64_t address, size_t size, unsigned kind);
+
+/* Forgets a launch's accesses, which sim_run has left to its caller (sim_launch.keep_race). */
+void race_launch_free(struct race_launch *launch);
 
 /* ---- Units: asynchronous operations ----------------------------------------------------------------------------- */
 
@@ -109,6 +114,14 @@ void race_copy(sim_cta *cta, race_clock **to, race_clock *from);
 void race_drop(sim_cta *cta, race_clock **point);
 /* bar.warp.sync. */
 void race_meet(sim_warp *warp, uint32_t lanes);
+
+/* griddepcontrol.wait: what the launches before have done is known. */
+void race_grid_wait(sim_warp *warp, uint32_t lanes);
+
+/* Proxy fences, of the whole warp: between ordinary accesses of global memory and those of asynchronous copies, or the
+ * use as a tensor map. */
+typedef enum race_proxy { RACE_PROXY_ASYNC, RACE_PROXY_TENSORMAP, RACE_PROXIES } race_proxy;
+void race_proxy_fence(sim_warp *warp, race_proxy proxy);
 
 /* Fences, and strong accesses, which they turn into releases and acquires (race_atomic.c). `device`: the scope reaches
  * beyond the CTA. */

@@ -125,6 +125,14 @@ static void put_reason(text *out, sim_warp *warp, const sim_step *step, uint32_t
         }
         return;
     }
+    if (strcmp(step->instr->opcode, "setmaxnreg") == 0) {
+        unsigned held = 0;
+        for (int i = 0; i < warp->cta->num_warps; i++)
+            held += warp->cta->warps[i].max_registers * SIM_LANES;
+        put(out, "; waits for registers: the launch has %u for this CTA, its warps hold %u, this one %u a thread",
+            warp->cta->registers, held, warp->max_registers);
+        return;
+    }
     if (lanes & s->parked) {
         uint32_t needed = sim_live(warp);
         if (step->gather == PTX_GATHER_MASK)
