@@ -1,46 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * Kernel launches: what the driver refuses, running the machine, and reports of faults. */
+ * Kernel launches: what the driver refuses, and running the machine. */
 #include "driver_state.h"
-#include "ptxsim.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-/* ---- Faults ---- */
-
-/* A report is text; which error a device would give follows from its first line. The first row that fits counts, and
- * what fits none is an unspecified launch failure. */
-static const struct {
-    const char *says;
-    CUresult code;
-} fault_codes[] = {
-    {"deadlock", CUDA_ERROR_LAUNCH_TIMEOUT},
-    {"livelock", CUDA_ERROR_LAUNCH_TIMEOUT},
-    {"not a multiple of", CUDA_ERROR_MISALIGNED_ADDRESS},
-    {"allocation", CUDA_ERROR_ILLEGAL_ADDRESS},
-    {"out of bounds", CUDA_ERROR_ILLEGAL_ADDRESS},
-    {"out of range", CUDA_ERROR_ILLEGAL_ADDRESS},
-    {"read-only", CUDA_ERROR_ILLEGAL_ADDRESS},
-    {"the CTA has", CUDA_ERROR_ILLEGAL_ADDRESS},
-};
-
-void context_fault(CUcontext ctx, const char *report) {
-    size_t line = strcspn(report, "\n"), rows = sizeof fault_codes / sizeof *fault_codes, row = 0;
-    while (row < rows && !memmem(report, line, fault_codes[row].says, strlen(fault_codes[row].says)))
-        row++;
-    ctx->sticky = row < rows ? fault_codes[row].code : CUDA_ERROR_LAUNCH_FAILED;
-    snprintf(driver.last_fault, sizeof driver.last_fault, "%s", report);
-    driver_say("%s", report);
-}
-
-const char *ptxsim_last_fault(void) {
-    static _Thread_local char copy[sizeof driver.last_fault];
-    driver_lock();
-    memcpy(copy, driver.last_fault, sizeof copy);
-    driver_unlock();
-    return copy;
-}
 
 /* ---- Running ---- */
 
@@ -48,7 +12,7 @@ void kernel_run(CUstream stream, const operation *op) {
     CUcontext ctx = stream->base.ctx;
     CUfunction function = op->kernel.function;
     if (!object_is(OBJECT_FUNCTION, function) || function->base.id != op->kernel.function_id) {
-        context_fault(ctx, "a graph launches a kernel whose module has been unloaded");
+        context_fault(ctx, "a graph launches a kernel whose module has been unloaded", NULL);
         return;
     }
     sim_launch launch = {
@@ -65,6 +29,7 @@ void kernel_run(CUstream stream, const operation *op) {
         .tensor_bits = driver.model.tensor_bits,
         .grid_id = driver.launches,
         .keep_race = true,
+        .ignore_races = driver.ignore_races,
     };
     uint64_t number = driver.launches++;
     if (!op->kernel.overlaps || op->kernel.chain != stream->chain)
@@ -83,7 +48,7 @@ void kernel_run(CUstream stream, const operation *op) {
              "dynamic shared memory; PTXSIM_SEED=%llu",
              launch.fault, (unsigned long long)number, launch.grid.x, launch.grid.y, launch.grid.z, launch.block.x,
              launch.block.y, launch.block.z, launch.dynamic_shared_bytes, (unsigned long long)driver.seed);
-    context_fault(ctx, report);
+    context_fault(ctx, report, &launch);
 }
 
 /* ---- Launching ---- */

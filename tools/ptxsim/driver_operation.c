@@ -78,7 +78,7 @@ void operation_run(CUstream stream, const operation *op) {
     if (defect) {
         char text[256];
         describe(op, defect, text, sizeof text);
-        context_fault(ctx, text);
+        context_fault(ctx, text, NULL);
     } else if (op->kind == OPERATION_COPY) {
         memmove(host(op->copy.to), host(op->copy.from), op->copy.bytes);
         if (op->copy.to_device && op->copy.from_device)

@@ -168,6 +168,8 @@ typedef struct driver_state {
     size_t allocated; /* bytes of device memory in use */
     uint64_t seed, launches;
     uint64_t queued, random;
+    bool ignore_races, exit_on_fault; /* PTXSIM_RACES=0, PTXSIM_ON_FAULT=exit */
+    char report_file[4096];           /* PTXSIM_REPORT */
     char last_fault[4096];
 } driver_state;
 
@@ -267,8 +269,9 @@ void operation_run(CUstream stream, const operation *op);
 bool operation_copy(operation *to, const operation *from); /* false: out of memory */
 void operation_free(operation *op);
 void kernel_run(CUstream stream, const operation *op);
-/* Keeps and prints the report, and makes the code that fits it sticky. */
-void context_fault(CUcontext ctx, const char *report);
+/* Keeps, prints and records the report, and makes the code that fits it sticky. `launch`: whose fault it is, or NULL. May
+ * end the process (PTXSIM_ON_FAULT). (driver_report.c) */
+void context_fault(CUcontext ctx, const char *report, const sim_launch *launch);
 
 /* ---- Code (driver_module.c) ---- */
 

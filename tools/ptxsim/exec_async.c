@@ -16,6 +16,7 @@ typedef struct copy {
     size_t bytes;
     size_t to[SIM_LANES];
     const uint8_t *from[SIM_LANES];
+    race_copy_unit units[SIM_LANES];
     size_t taken[SIM_LANES]; /* bytes copied; the rest are zeros */
 } copy;
 
@@ -35,7 +36,7 @@ static sim_async_step copy_step(sim_cta *cta, struct sim_async *op) {
     for (uint32_t lanes = op->mask; lanes != 0; lanes &= lanes - 1) {
         const int lane = __builtin_ctz(lanes);
         uint8_t *to = cta->shared + c->to[lane];
-        if (!race_copy_access(race_shared(cta), op, lane, c->to[lane], c->bytes, op->group[lane] + 1) ||
+        if (!race_copy_access(race_shared(cta), op, lane, &c->units[lane], c->to[lane], c->bytes) ||
             !race_unit_access_global(op, (uint64_t)(uintptr_t)c->from[lane], c->taken[lane], RACE_READ))
             break;
         memset(to, 0, c->bytes);
@@ -49,6 +50,12 @@ static sim_async_step copy_step(sim_cta *cta, struct sim_async *op) {
         }
     }
     return SIM_ASYNC_DONE;
+}
+
+static void copy_destroy(struct sim_async *op) {
+    copy *c = (copy *)op;
+    for (int lane = 0; lane < SIM_LANES; lane++)
+        race_copy_free(op->warp->cta, &c->units[lane]);
 }
 
 /* Bytes to take from memory: a smaller count, or none if a predicate says so. */
@@ -104,9 +111,14 @@ static sim_result exec_copy(sim_warp *warp, const ptx_instr *instr, uint32_t mas
         return SIM_FAULT;
     c->base.step = copy_step;
     c->base.fills = copy_fills;
+    c->base.destroy = copy_destroy;
     bool ok = true;
     for (uint32_t lanes = mask; lanes != 0 && ok; lanes &= lanes - 1)
         ok = copy_prepare(c, warp, instr, __builtin_ctz(lanes));
+    for (uint32_t lanes = mask; lanes != 0 && ok; lanes &= lanes - 1) {
+        const int lane = __builtin_ctz(lanes);
+        race_copy_issue(&c->units[lane], warp, lane, c->base.group[lane] + 1);
+    }
     if (!ok) {
         sim_async_discard(&c->base);
         return SIM_FAULT;

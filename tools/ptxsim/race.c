@@ -220,6 +220,20 @@ void race_unit_observe(sim_cta *cta, race_unit *unit, race_done done) {
         clock->time[done.place] = done.time;
 }
 
+void race_copy_issue(race_copy_unit *unit, sim_warp *warp, int lane, uint32_t group) {
+    struct sim_race *race = warp->cta->race;
+    if (race == NULL)
+        return;
+    unit->clock = share(race->lanes[place_of(warp, lane)]);
+    unit->time = race->now++;
+    unit->group = group;
+}
+
+void race_copy_free(sim_cta *cta, race_copy_unit *unit) {
+    if (cta->race != NULL)
+        replace(cta->race, &unit->clock, NULL);
+}
+
 race_done race_copy_done(const sim_warp *warp, int lane, uint32_t groups) {
     const struct sim_race *race = warp->cta->race;
     if (race == NULL || !race->has_copies)

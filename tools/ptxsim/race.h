@@ -93,9 +93,16 @@ bool race_unit_access_global(const struct sim_async *op, uint64_t address, size_
 race_done race_unit_finish(sim_cta *cta, race_unit *unit);
 /* The lanes have seen it. */
 void race_observe(sim_warp *warp, uint32_t lanes, race_done done);
-/* cp.async: what a thread copies belongs to a party beside it, whose time is the number of the group, from 1 on. */
-bool race_copy_access(race_memory *memory, const struct sim_async *op, int lane, size_t offset, size_t size,
-                      uint32_t group);
+/* cp.async: what a thread copies belongs to a party beside it, whose time is the number of the group, from 1 on, and which
+ * knows what its thread knew when it issued the copy. */
+typedef struct race_copy_unit {
+    race_clock *clock;
+    uint32_t time, group;
+} race_copy_unit;
+void race_copy_issue(race_copy_unit *unit, sim_warp *warp, int lane, uint32_t group);
+bool race_copy_access(race_memory *memory, const struct sim_async *op, int lane, race_copy_unit *unit, size_t offset,
+                      size_t size);
+void race_copy_free(sim_cta *cta, race_copy_unit *unit);
 race_done race_copy_done(const sim_warp *warp, int lane, uint32_t groups);
 /* Gives the clock back, when the operation is freed. */
 void race_unit_free(sim_cta *cta, race_unit *unit);

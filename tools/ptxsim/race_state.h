@@ -112,6 +112,7 @@ typedef struct race_party {
     const race_clock *clock;
     uint32_t place, who, lanes; /* as kept in race_reads */
     uint32_t time;              /* of the access */
+    uint32_t also, also_until;  /* a place that it knows up to a time, whatever the clock says (time 0: none) */
     sim_warp *warp;
     const ptx_instr *instr;
     int lane;

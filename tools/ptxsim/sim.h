@@ -29,6 +29,15 @@ typedef struct sim_dim {
     unsigned x, y, z;
 } sim_dim;
 
+/* Where a launch went wrong. */
+typedef struct sim_place {
+    sim_dim cta, thread;
+    int warp, lane; /* -1: of no warp, or of the whole warp */
+    int ptx_line;   /* 0: of no instruction */
+    const char *source; /* of the module; NULL: not known */
+    int source_line;
+} sim_place;
+
 typedef struct sim_launch {
     struct sim_device *device;
     const ptx_module *module;
@@ -51,6 +60,7 @@ typedef struct sim_launch {
     bool waited_first; /* result: some CTA waited for them before it let the next launch start */
     int tensor_bits; /* tensor_sum.h; 0: the ideal unit */
     bool stop; /* a CTA has faulted: the others end soon (relaxed reads suffice) */
+    sim_place fault_place;
     char fault[2048]; /* first fault, "" if none; written once under the device's lock */
 } sim_launch;
 
