@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * Work that has been queued and not done yet. What nothing orders is done in an order drawn from the seed: now and then
- * when something is queued, and for the rest when somebody waits for it. What is ordered: work of one stream; work after
- * an event for the streams that wait for it; the legacy stream and the streams that synchronise with it. */
+ * when something is queued, and for the rest when somebody waits for it. What is ordered: work of one stream; work
+ * after an event for the streams that wait for it; the legacy stream and the streams that synchronise with it. */
 #include "driver_state.h"
 
 #include <stdlib.h>

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * What becomes of a fault: the error that a device would give, text on stderr, a line of JSON, the end of the process. */
+ * What becomes of a fault: the error that a device would give, text on stderr, a line of JSON, the end of the process.
+ */
 #include "driver_state.h"
 #include "ptxsim.h"
 
@@ -9,8 +10,8 @@
 
 #define EXIT_CODE 97
 
-/* A report is text; which error a device would give, and which check found it, follows from its first line. The first row
- * that fits counts, and what fits none is an unspecified launch failure. */
+/* A report is text; which error a device would give, and which check found it, follows from its first line. The first
+ * row that fits counts, and what fits none is an unspecified launch failure. */
 static const struct {
     const char *says;
     CUresult code;

@@ -70,15 +70,15 @@ static bool machine_init(machine *m, const run *r) {
     m->written = calloc(warps * slots + 1, sizeof(uint32_t));
     if (r->launch->race)
         m->cta.race = race_state_new(r->launch, r->num_warps, r->shared_bytes);
-    if ((m->cta.race || !r->launch->race) && m->cta.warps && m->cta.shared && m->cta.shared_written && m->schedules && m->registers && m->pending &&
-        m->local && m->local_written && m->written)
+    if ((m->cta.race || !r->launch->race) && m->cta.warps && m->cta.shared && m->cta.shared_written && m->schedules &&
+        m->registers && m->pending && m->local && m->local_written && m->written)
         return true;
     machine_destroy(m);
     return false;
 }
 
-/* Registers of a thread at launch, in which setmaxnreg counts. PTX does not know them: they are what .maxnreg says, else
- * what ptxas may use at most, so that .minnctapersm CTAs fit a multiprocessor. */
+/* Registers of a thread at launch, in which setmaxnreg counts. PTX does not know them: they are what .maxnreg says,
+ * else what ptxas may use at most, so that .minnctapersm CTAs fit a multiprocessor. */
 static unsigned registers_of(const sim_launch *launch, unsigned threads) {
     enum { OF_SM = 65536, MOST = 255 };
     const ptx_function *function = launch->function;

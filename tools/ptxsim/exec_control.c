@@ -75,8 +75,8 @@ static sim_result exec_registers(sim_warp *warp, const ptx_instr *instr, uint32_
     const unsigned wanted = (unsigned)instr->operands[0].bits;
     (void)mask;
     if (instr->data[0] ? wanted < warp->max_registers : wanted > warp->max_registers)
-        return sim_fault(warp, instr, -1, "the warp has %u registers a thread already, %s than %u",
-                         warp->max_registers, instr->data[0] ? "more" : "fewer", wanted);
+        return sim_fault(warp, instr, -1, "the warp has %u registers a thread already, %s than %u", warp->max_registers,
+                         instr->data[0] ? "more" : "fewer", wanted);
     unsigned held = wanted * SIM_LANES;
     for (int i = 0; i < cta->num_warps; i++)
         held += i == warp->index ? 0 : cta->warps[i].max_registers * SIM_LANES;

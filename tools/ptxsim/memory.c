@@ -288,8 +288,8 @@ static uint8_t *access_global(sim_warp *warp, const ptx_instr *instr, int lane, 
     return (uint8_t *)(uintptr_t)address;
 }
 
-static uint8_t *access_local(sim_warp *warp, const ptx_instr *instr, int lane, uint64_t offset, size_t size,
-                             bool write, bool *undefined) {
+static uint8_t *access_local(sim_warp *warp, const ptx_instr *instr, int lane, uint64_t offset, size_t size, bool write,
+                             bool *undefined) {
     const size_t at = (size_t)lane * warp->cta->launch->function->local_bytes + (size_t)offset;
     uint8_t *written = warp->local_written + at;
     if (write) {

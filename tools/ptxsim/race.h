@@ -48,8 +48,8 @@ enum {
     RACE_CHECK = 8,  /* checked, but not kept: later accesses need not be ordered after it */
     RACE_ACQUIRE = 16,
     RACE_RELEASE = 32,
-    RACE_READS = 64, /* of strong ones: reads, too */
-    RACE_QUIET = 128, /* a race is no fault: the check returns false, and what is read is undefined */
+    RACE_READS = 64,    /* of strong ones: reads, too */
+    RACE_QUIET = 128,   /* a race is no fault: the check returns false, and what is read is undefined */
     RACE_BY_COPY = 256, /* in global memory: through the async proxy */
     RACE_AS_MAP = 512   /* in global memory: as a tensor map */
 };
@@ -93,8 +93,8 @@ bool race_unit_access_global(const struct sim_async *op, uint64_t address, size_
 race_done race_unit_finish(sim_cta *cta, race_unit *unit);
 /* The lanes have seen it. */
 void race_observe(sim_warp *warp, uint32_t lanes, race_done done);
-/* cp.async: what a thread copies belongs to a party beside it, whose time is the number of the group, from 1 on, and which
- * knows what its thread knew when it issued the copy. */
+/* cp.async: what a thread copies belongs to a party beside it, whose time is the number of the group, from 1 on, and
+ * which knows what its thread knew when it issued the copy. */
 typedef struct race_copy_unit {
     race_clock *clock;
     uint32_t time, group;

@@ -223,8 +223,8 @@ typedef struct found {
     bool proxy; /* ordered, but without a proxy fence */
 } found;
 
-/* Whether a proxy fence of the writer's warp, or of the reader's, lies between an ordinary write and a copy's read, or the
- * use as a tensor map. Of another CTA's write only the reader's fence is seen. */
+/* Whether a proxy fence of the writer's warp, or of the reader's, lies between an ordinary write and a copy's read, or
+ * the use as a tensor map. Of another CTA's write only the reader's fence is seen. */
 static bool proxy_fenced(const struct sim_race *race, const access *a, const global_cell *cell) {
     const race_proxy proxy = a->kind & RACE_AS_MAP ? RACE_PROXY_TENSORMAP : RACE_PROXY_ASYNC;
     const uint32_t *fences = race->proxy_fences[proxy], place = race_who(cell->write), time = race_time(cell->write);
@@ -329,8 +329,7 @@ static race_entry unfinished(const struct race_launch *earlier, uint64_t address
         const uint64_t stop = end < address + size ? end : address + size;
         const global_page *page = find_page((struct race_launch *)(uintptr_t)earlier, at >> RACE_PAGE_SHIFT);
         for (; page != NULL && at < stop; at = (at >> page->shift << page->shift) + (UINT64_C(1) << page->shift)) {
-            const global_cell *cell =
-                &page->cells[(at & ((UINT64_C(1) << RACE_PAGE_SHIFT) - 1)) >> page->shift];
+            const global_cell *cell = &page->cells[(at & ((UINT64_C(1) << RACE_PAGE_SHIFT) - 1)) >> page->shift];
             if (cell->write != 0)
                 return cell->write;
             for (int i = 0; i < KEPT; i++) {
@@ -343,8 +342,7 @@ static race_entry unfinished(const struct race_launch *earlier, uint64_t address
     return 0;
 }
 
-static bool check_before(struct sim_race *race, const race_party *party, uint64_t address, size_t size,
-                         unsigned kind) {
+static bool check_before(struct sim_race *race, const race_party *party, uint64_t address, size_t size, unsigned kind) {
     const sim_launch *launch = race->cta->launch;
     for (int i = 0; i < launch->num_before; i++) {
         const race_entry entry = unfinished(launch->before[i], address, size, kind);

@@ -91,7 +91,7 @@ struct sim_race {
     bool has_copies;
     uint32_t grid_place; /* the last one: the launches before; a party that knows its time 1 has waited for them */
     uint32_t proxy_fences[RACE_PROXIES][32]; /* by warp: the time of the last one */
-    uint32_t now; /* from 1 on */
+    uint32_t now;                            /* from 1 on */
     race_clock **lanes;
     race_clock *clocks, *free;
     race_memory shared, *more;

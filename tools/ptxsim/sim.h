@@ -32,8 +32,8 @@ typedef struct sim_dim {
 /* Where a launch went wrong. */
 typedef struct sim_place {
     sim_dim cta, thread;
-    int warp, lane; /* -1: of no warp, or of the whole warp */
-    int ptx_line;   /* 0: of no instruction */
+    int warp, lane;     /* -1: of no warp, or of the whole warp */
+    int ptx_line;       /* 0: of no instruction */
     const char *source; /* of the module; NULL: not known */
     int source_line;
 } sim_place;
@@ -51,14 +51,14 @@ typedef struct sim_launch {
     uint64_t grid_id;     /* %gridid */
     bool allow_undefined; /* registers that were never written read as zeros; else their use is a fault */
     int num_sms;
-    bool ignore_races;         /* no happens-before: for measurements, and kernels that race on purpose */
-    struct race_launch *race;  /* while it runs, if races are looked for; `keep_race`: the caller's afterwards */
+    bool ignore_races;        /* no happens-before: for measurements, and kernels that race on purpose */
+    struct race_launch *race; /* while it runs, if races are looked for; `keep_race`: the caller's afterwards */
     bool keep_race;
     /* Launches before that may still be running, until griddepcontrol.wait (programmatic dependent launch). */
     struct race_launch *const *before;
     int num_before;
     bool waited_first; /* result: some CTA waited for them before it let the next launch start */
-    int tensor_bits; /* tensor_sum.h; 0: the ideal unit */
+    int tensor_bits;   /* tensor_sum.h; 0: the ideal unit */
     bool stop; /* a CTA has faulted: the others end soon (relaxed reads suffice) */
     sim_place fault_place;
     char fault[2048]; /* first fault, "" if none; written once under the device's lock */
@@ -81,8 +81,8 @@ typedef struct sim_cta {
     struct sim_async *pending; /* list, oldest first */
     struct sim_async_state *async_state; /* NULL until it is needed; freed by sim_async_free */
     uint64_t steps;
-    unsigned registers; /* that the CTA was launched with, of all its threads (setmaxnreg) */
-    bool triggered;     /* griddepcontrol.launch_dependents has been executed */
+    unsigned registers;    /* that the CTA was launched with, of all its threads (setmaxnreg) */
+    bool triggered;        /* griddepcontrol.launch_dependents has been executed */
     struct sim_race *race; /* NULL: races are not looked for */
     /* The 16 named barriers: threads that have arrived, the count they gave (0: none); exec_control.c */
     struct {
