@@ -12,7 +12,7 @@ typedef enum symbol_kind {
     SYMBOL_REGISTER, /* slot */
     SYMBOL_RANGE,    /* slots slot .. slot + count - 1, named name0, name1, ... */
     SYMBOL_VARIABLE,
-    SYMBOL_LABEL,   /* target */
+    SYMBOL_LABEL, /* target */
     SYMBOL_TARGETS, /* names of labels: tokens, count */
     SYMBOL_FUNCTION
 } symbol_kind;
