@@ -625,6 +625,7 @@ __device__ __forceinline__ void clean_rows(const Arguments &args, int thread) {
         const int limit = slot_limit(args, request, static_cast<int>(row - static_cast<i64>(request) * NEXT_N));
         const int end = min(args.clean_until - begin, PIECE) + begin;
         Output *out = args.out + row * args.out_stride;
+#pragma unroll 1
         for (int column = max(begin, limit) + thread; column < end; column += MATH_THREADS)
             out[column] = convert<Output>(-__int_as_float(0x7f800000));
     }
