@@ -62,9 +62,10 @@ static int fixed_bytes(const attns_problem *p, int chunks, int q_stages, int acc
     const int scales = is_fp4(p) ? p->next_n * p->num_heads * 4 + chunks * SCALE_ROWS_BYTES : 0;
     const int limits = round_up(p->next_n * 4, 16);
     const int note_and_barriers = 16 + 32;
+    const int acc_turns = acc_stages % 2 ? 2 * acc_stages : acc_stages; /* with two barriers each */
     const int tensor_address = 16;
     return round_up(q_stages * q, 1024) + q_stages * (weights + scales + limits + note_and_barriers) +
-           acc_stages * 16 + tensor_address + CHUNK_TABLE_BYTES;
+           acc_turns * 16 + tensor_address + CHUNK_TABLE_BYTES;
 }
 
 static int stage_bytes(const attns_problem *p) {

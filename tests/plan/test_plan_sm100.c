@@ -134,7 +134,8 @@ static void check_shared_memory(const attns_problem *problem, const attns_plan *
         const int limits = weights + q_stages * rows * 4;
         const int notes = limits + q_stages * round_up(problem->next_n * 4, 16);
         const int barriers = notes + q_stages * 16;
-        const int tensor = barriers + q_stages * 32 + value_of(plan, "ACC_STAGES") * 16 + stages * 32;
+        const int acc_stages = value_of(plan, "ACC_STAGES");
+        const int tensor = barriers + q_stages * 32 + (acc_stages % 2 ? 2 : 1) * acc_stages * 16 + stages * 32;
         const int end = tensor + 16 + CHUNK_TABLE_BYTES;
         CHECK(plan, end == attns_plan_shared_bytes(plan, stages));
         CHECK(plan, end <= plan->target.shared_bytes_per_block);
