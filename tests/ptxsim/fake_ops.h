@@ -85,5 +85,6 @@ const sim_op sim_ops_barrier[] = {FAKE("mbarrier"), FAKE_END};
 const sim_op sim_ops_async[] = {FAKE("cp"), FAKE("fence"), FAKE_END};
 const sim_op sim_ops_mma[] = {FAKE("mma"), FAKE_END};
 const sim_op sim_ops_wgmma[] = {FAKE("wgmma"), FAKE_END};
+const sim_op sim_ops_tcgen05[] = {FAKE_END};
 
 #endif

@@ -6,6 +6,7 @@
 
 #include "engine.h"
 #include "race.h"
+#include "tmem.h"
 
 /* ---- Branches and exits ---- */
 
@@ -89,6 +90,8 @@ static sim_result complete_barrier(sim_cta *cta, int id, sim_warp *running, cons
     for (int i = 0; i < cta->num_warps; i++) {
         sim_warp *warp = &cta->warps[i];
         uint32_t lanes = warp->schedule->barrier_waiting[id];
+        if (lanes)
+            tmem_waited_named(warp, id);
         for (uint32_t rest = lanes; rest; rest &= rest - 1) {
             int lane = __builtin_ctz(rest);
             bool now = warp == running && (current >> lane & 1);
@@ -146,6 +149,7 @@ static sim_result arrive(sim_warp *warp, const ptx_instr *instr, uint32_t lanes,
     if (again)
         return sim_fault(warp, instr, __builtin_ctz(again), "arrives at barrier %d again before others have arrived",
                          b);
+    tmem_arrive_named(warp, b);
     cta->barriers[b].expected = (int)count;
     cta->barriers[b].arrived += __builtin_popcount(lanes);
     race_release(warp, lanes, &cta->barriers[b].point);

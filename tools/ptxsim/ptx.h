@@ -154,5 +154,6 @@ extern const sim_op sim_ops_barrier[];
 extern const sim_op sim_ops_async[];
 extern const sim_op sim_ops_mma[];
 extern const sim_op sim_ops_wgmma[];
+extern const sim_op sim_ops_tcgen05[];
 
 #endif

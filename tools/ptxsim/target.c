@@ -101,7 +101,12 @@ static const requirement requirements[] = {
     {"mma", "e5m2", "89", 0},
     {"mma", "kind::*", "120f", 0},
     {"wgmma", "", "90a", 0},
-    {"tcgen05", "", "100f 110f", 0},
+    {"tcgen05", "", "100f 110f", 0}, /* of tcgen05, 107 as ptxas 13.5 has it */
+    {"tcgen05", "shift", "100a 103a 107a 110a", 0},
+    {"tcgen05", "ld red", "103f 110f", 0},
+    {"tcgen05", "kind::i8", "100a 110a", 0},
+    {"tcgen05", "scale_vec::*", "100a 103a 107a 110a", 0},
+    {"tcgen05", "collector::b::*", "107f", 0},
     /* arithmetic */
     {"add", "bf16", "90", 0},
     {"add", "bf16x2", "90", 0},
