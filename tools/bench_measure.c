@@ -9,12 +9,6 @@
 #include "cli.h"
 #include "ref/number_formats.h"
 
-/* Together the pools of a shape are at least this large, and at least four times L2. */
-#define ARENA_MIN_BYTES ((size_t)400 * 1000 * 1000)
-/* A graph node per pool; more make capturing slow. */
-#define MAX_POOLS 8192
-/* A replay should last long enough that the launch of the graph does not show. */
-#define REPLAY_US   2000.0
 #define TILE_TOKENS 64
 
 /* Rings and stages of bench_streaming.cu. */
@@ -54,13 +48,6 @@ static int ceil_div(int a, int b) {
     return a / b + (a % b != 0);
 }
 
-static uint64_t next_random(uint64_t *state) {
-    uint64_t z = *state += 0x9E3779B97F4A7C15u;
-    z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9u;
-    z = (z ^ z >> 27) * 0x94D049BB133111EBu;
-    return z ^ z >> 31;
-}
-
 int bench_max_seq_len(const bench_shape *shape, const bench_settings *settings) {
     return settings->jitter ? (int)((int64_t)shape->seq_len * 13 / 10) : shape->seq_len;
 }
@@ -72,10 +59,7 @@ bench_memory bench_memory_of(const bench *b, const bench_shape *shape, const ben
     size_t batch = (size_t)shape->batch, rows = batch * (size_t)shape->next_n;
     bench_memory memory;
     memory.pool_bytes = batch * width * block_bytes;
-    size_t wanted = (size_t)b->gpu.l2_bytes * 4;
-    wanted = wanted < ARENA_MIN_BYTES ? ARENA_MIN_BYTES : wanted;
-    size_t pools = wanted / memory.pool_bytes + (wanted % memory.pool_bytes != 0);
-    memory.pools = (int)(pools > MAX_POOLS ? MAX_POOLS : pools);
+    memory.pools = bench_pools(b, memory.pool_bytes);
     memory.arena_bytes = memory.pool_bytes * (size_t)memory.pools;
     size_t tiles = batch * (size_t)ceil_div(max_seq_len, TILE_TOKENS);
     memory.other_bytes =
@@ -86,11 +70,6 @@ bench_memory bench_memory_of(const bench *b, const bench_shape *shape, const ben
 
 /* ---- Inputs -------------------------------------------------------------------------------------------------- */
 
-static bool upload(bench *b, struct gpu_buffer *buffer, const void *data, size_t bytes) {
-    return gpu_buffer_alloc(&b->gpu, buffer, bytes) &&
-           gpu_ok(&b->gpu, b->gpu.memcpy_htod(buffer->ptr, data, bytes), "cuMemcpyHtoD");
-}
-
 /* Near normal, the largest 448, as the KV values of bench_streaming.cu. */
 static bool make_queries(bench *b, struct inputs *in, uint64_t *random) {
     const bench_shape *s = in->shape;
@@ -98,11 +77,11 @@ static bool make_queries(bench *b, struct inputs *in, uint64_t *random) {
     uint8_t *q = malloc(bytes);
     bool ok = q != NULL;
     for (size_t i = 0; ok && i < bytes; i++) {
-        uint64_t bits = next_random(random);
+        uint64_t bits = bench_random(random);
         int sum = (int)((bits & 255) + (bits >> 8 & 255) + (bits >> 16 & 255) + (bits >> 24 & 255));
         q[i] = attns_double_to_e4m3((sum - 510) * (448.0 / 510.0));
     }
-    ok = ok && upload(b, &in->q, q, bytes);
+    ok = ok && bench_upload(b, &in->q, q, bytes);
     free(q);
     return ok;
 }
@@ -114,9 +93,9 @@ static bool make_weights(bench *b, struct inputs *in, uint64_t *random) {
     float *weights = malloc(count * sizeof(float));
     bool ok = weights != NULL;
     for (size_t i = 0; ok && i < count; i++) {
-        weights[i] = (float)(next_random(random) >> 40) * 0x1p-23f - 1.0f;
+        weights[i] = (float)(bench_random(random) >> 40) * 0x1p-23f - 1.0f;
     }
-    ok = ok && upload(b, &in->weights, weights, count * sizeof(float));
+    ok = ok && bench_upload(b, &in->weights, weights, count * sizeof(float));
     free(weights);
     return ok;
 }
@@ -129,7 +108,7 @@ static int32_t *make_tables(struct inputs *in, int32_t *lens, uint64_t *random) 
         lens[r] = s->seq_len;
         if (in->settings->jitter) {
             int64_t low = s->seq_len * percent_low / 100, span = s->seq_len * percent_span / 100;
-            lens[r] = (int32_t)(low + (int64_t)(next_random(random) % (uint64_t)(span + 1)));
+            lens[r] = (int32_t)(low + (int64_t)(bench_random(random) % (uint64_t)(span + 1)));
         }
         in->total_tokens += lens[r];
     }
@@ -138,7 +117,7 @@ static int32_t *make_tables(struct inputs *in, int32_t *lens, uint64_t *random) 
         return NULL;
     }
     for (int64_t i = 0; i < in->num_blocks; i++) {
-        int64_t other = (int64_t)(next_random(random) % (uint64_t)(i + 1));
+        int64_t other = (int64_t)(bench_random(random) % (uint64_t)(i + 1));
         tables[i] = tables[other];
         tables[other] = (int32_t)i;
     }
@@ -173,9 +152,9 @@ static bool make_stream_work(bench *b, struct inputs *in, const int32_t *lens, c
         }
     }
     p->tiles = (int)tile;
-    ok = ok && upload(b, &in->units, units, tile * (size_t)p->units_per_tile * sizeof(int32_t));
+    ok = ok && bench_upload(b, &in->units, units, tile * (size_t)p->units_per_tile * sizeof(int32_t));
     if (ok && in->settings->jitter) {
-        ok = upload(b, &in->positions, positions, tile * 2 * sizeof(int32_t));
+        ok = bench_upload(b, &in->positions, positions, tile * 2 * sizeof(int32_t));
     }
     free(units);
     free(positions);
@@ -249,10 +228,10 @@ static bool make_inputs(bench *b, struct inputs *in) {
     int32_t *lens = malloc((size_t)s->batch * sizeof(int32_t));
     int32_t *tables = lens == NULL ? NULL : make_tables(in, lens, &random);
     size_t rows = (size_t)s->batch * (size_t)s->next_n;
-    bool ok = tables != NULL && bench_fill(b, s, memory.arena_bytes, next_random(&random)) &&
+    bool ok = tables != NULL && bench_fill(b, s, memory.arena_bytes, bench_random(&random)) &&
               make_queries(b, in, &random) && make_weights(b, in, &random) &&
-              upload(b, &in->tables, tables, (size_t)in->num_blocks * sizeof(int32_t)) &&
-              upload(b, &in->lens, lens, (size_t)s->batch * sizeof(int32_t)) &&
+              bench_upload(b, &in->tables, tables, (size_t)in->num_blocks * sizeof(int32_t)) &&
+              bench_upload(b, &in->lens, lens, (size_t)s->batch * sizeof(int32_t)) &&
               gpu_buffer_alloc(&b->gpu, &in->meta, ((size_t)b->gpu.num_sms + 1) * 2 * sizeof(int32_t)) &&
               gpu_buffer_alloc(&b->gpu, &in->out,
                                rows * (size_t)in->row_stride * (size_t)(bench_out_bits(s->out_dtype) / 8)) &&
@@ -304,39 +283,6 @@ static bool enqueue_stream(bench *b, void *user, int i) {
                   "launch of bench_stream");
 }
 
-/* Wall time of a batch of calls that nothing waits for, divided by their number. A batch stays below the depth of the
- * driver's launch queue, where enqueueing would wait for the device. */
-static bool time_host(bench *b, struct inputs *in, double device_us, double *host_us) {
-    enum { CALLS = 500, MOST = 21 };
-    double times[MOST];
-    int batches = (int)(250e3 / (CALLS * device_us));
-    batches = batches < 3 ? 3 : batches > MOST ? MOST : batches;
-    for (int batch = -1; batch < batches; batch++) { /* the first one is warm-up */
-        double start = cli_now();
-        for (int i = 0; i < CALLS; i++) {
-            if (!enqueue_call(b, in, i)) {
-                return false;
-            }
-        }
-        double seconds = cli_now() - start;
-        if (!gpu_ok(&b->gpu, b->gpu.stream_synchronize(b->stream), "cuStreamSynchronize")) {
-            return false;
-        }
-        if (batch >= 0) {
-            times[batch] = seconds * 1e6 / CALLS;
-        }
-    }
-    *host_us = bench_median(times, (size_t)batches);
-    return true;
-}
-
-static int calls_of(const struct inputs *in, double bytes) {
-    double expected_us = 3 + bytes / 4e6;
-    int walks = (int)(REPLAY_US / (expected_us * in->pools)) + 1;
-    int calls = in->pools * walks;
-    return calls < 8 ? in->pools * ceil_div(8, in->pools) : calls;
-}
-
 int bench_measure(bench *b, const bench_shape *shape, const bench_settings *settings, bench_result *result) {
     struct inputs in = {.shape = shape, .settings = settings};
     memset(result, 0, sizeof(*result));
@@ -349,14 +295,14 @@ int bench_measure(bench *b, const bench_shape *shape, const bench_settings *sett
         result->flops = 2.0 * tokens * shape->next_n * shape->num_heads * shape->head_dim;
         result->fits_l2 = (double)in.pool_bytes * in.pools < 4.0 * b->gpu.l2_bytes;
         int shared = STREAM_STAGES * TILE_TOKENS * (shape->head_dim + 4);
-        int calls = calls_of(&in, result->bytes);
+        int calls = bench_calls(in.pools, result->bytes);
         ok =
             gpu_ok(&b->gpu,
                    b->gpu.func_set_attribute(b->stream_kernel, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, shared),
                    "cuFuncSetAttribute") &&
             bench_time_graph(b, calls, settings->replays, enqueue_call, &in, &result->us) &&
             bench_time_graph(b, calls, settings->replays, enqueue_stream, &in, &result->limit_us) &&
-            time_host(b, &in, result->us, &result->host_us);
+            bench_time_host(b, enqueue_call, &in, result->us, &result->host_us);
     }
     free_inputs(b, &in);
     return ok ? CLI_OK : CLI_FAILED;

@@ -14,6 +14,7 @@ struct options {
     attns_context_params context;
     cli_ints batches, seq_lens, next_ns, num_heads, head_dims, block_sizes, out_dtypes;
     bench_settings settings;
+    bench_op op;
     bool deepgemm, json, cold;
     const char *cold_child, *arch;
     int device;
@@ -22,7 +23,8 @@ struct options {
 #define MAX_NEXT_N 8
 
 enum {
-    KEY_BATCH = 0x300,
+    KEY_OP = 0x300,
+    KEY_BATCH,
     KEY_SEQ_LEN,
     KEY_NEXT_N,
     KEY_NUM_HEADS,
@@ -43,10 +45,15 @@ enum {
     KEY_JSON
 };
 
+static const cli_name op_names[] = {{"fp8", BENCH_FP8}, {"indexer", BENCH_INDEXER}, {NULL, 0}};
 static const cli_name schedule_names[] = {{"self", 0}, {"meta", 1}, {NULL, 0}};
 static const cli_name preset_names[] = {{"deepgemm", 1}, {NULL, 0}};
 
 static const struct argp_option option_list[] = {
+    {"op", KEY_OP, "NAME", 0,
+     "Operation: fp8, or indexer (BF16 and NVFP4; of the lists only --batch, groups, --seq-len, keys of a group, and "
+     "--next-n, rows of a group, matter; without them it measures shapes of its own) (default: fp8)",
+     0},
     {"batch", KEY_BATCH, "LIST", 0, "Requests (default: 1,16,64)", 0},
     {"seq-len", KEY_SEQ_LEN, "LIST", 0, "KV tokens of a request (default: 4096,16384)", 0},
     {"next-n", KEY_NEXT_N, "LIST", 0, "Query slots of a request (default: 1)", 0},
@@ -81,6 +88,9 @@ static error_t parse(int key, char *arg, struct argp_state *state) {
     switch (key) {
     case ARGP_KEY_INIT:
         state->child_inputs[0] = &o->context;
+        return 0;
+    case KEY_OP:
+        o->op = (bench_op)cli_parse_name(state, "--op", arg, op_names);
         return 0;
     case KEY_BATCH:
         cli_parse_ints(state, "--batch", arg, 1, 1 << 20, &o->batches);
@@ -145,6 +155,9 @@ static error_t parse(int key, char *arg, struct argp_state *state) {
     case ARGP_KEY_END:
         if (o->deepgemm && (o->batches.count > 0 || o->seq_lens.count > 0)) {
             argp_error(state, "--preset: deepgemm fixes the shapes; it is accepted without --batch and --seq-len only");
+        }
+        if (o->op == BENCH_INDEXER && (o->cold || o->deepgemm || o->settings.clean || o->settings.schedule_meta)) {
+            argp_error(state, "--op: indexer is accepted without --cold, --preset, --clean and --schedule only");
         }
         if (o->arch != NULL && !o->cold && o->cold_child == NULL) {
             argp_error(state,
@@ -436,8 +449,10 @@ static int run(struct options *o) {
     if (o->context.libcuda_path != NULL) {
         setenv("ATTNS_LIBCUDA", o->context.libcuda_path, 1);
     }
-    bench_shape first;
-    shape_at(o, 0, &first);
+    bench_shape first = {0};
+    if (o->op == BENCH_FP8) {
+        shape_at(o, 0, &first);
+    }
     if (o->cold_child != NULL) {
         return bench_cold_child(&o->context, o->device, o->arch, &first, o->cold_child);
     }
@@ -449,8 +464,10 @@ static int run(struct options *o) {
         return CLI_FAILED;
     }
     bench b;
-    int exit_code = bench_open(&b, ctx, o->device);
-    if (exit_code == CLI_OK) {
+    int exit_code = bench_open(&b, ctx, o->device, o->op);
+    if (exit_code == CLI_OK && o->op == BENCH_INDEXER) {
+        exit_code = bench_run_indexer(&b, &o->batches, &o->seq_lens, &o->next_ns, &o->settings, o->json);
+    } else if (exit_code == CLI_OK) {
         exit_code = run_shapes(o, &b);
     }
     /* Its kernels live in the CUDA context that bench_close lets go of. */
@@ -473,9 +490,11 @@ int cmd_bench(int argc, char **argv) {
             "device is the one it was measured on, it stands beside ours.",
         .children = children,
     };
-    struct options options = {.settings = {.replays = 11, .seed = 1}};
+    struct options options = {.op = BENCH_FP8, .settings = {.replays = 11, .seed = 1}};
     argp_parse(&argp, argc, argv, 0, NULL, &options);
-    set_defaults(&options);
+    if (options.op == BENCH_FP8) {
+        set_defaults(&options);
+    }
     int exit_code = run(&options);
     cli_ints *lists[] = {&options.batches,   &options.seq_lens,    &options.next_ns,   &options.num_heads,
                          &options.head_dims, &options.block_sizes, &options.out_dtypes};

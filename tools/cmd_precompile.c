@@ -5,12 +5,15 @@
 #include <stdlib.h>
 
 #include "cli.h"
+#include "from_log.h"
 #include "report.h"
 
 struct options {
     attns_context_params context;
     cli_strings archs;
     cli_ints variants, num_heads, head_dims, block_sizes, next_ns, out_dtypes, acc_dtypes, epi_dtypes;
+    kernel_names kernels;
+    const char *log;
     int jobs;
     bool json;
 };
@@ -25,6 +28,8 @@ enum {
     KEY_OUT_DTYPE,
     KEY_ACC_DTYPE,
     KEY_EPI_DTYPE,
+    KEY_KERNEL,
+    KEY_FROM_LOG,
     KEY_JSON
 };
 
@@ -61,6 +66,12 @@ static error_t parse(int key, char *arg, struct argp_state *state) {
     case KEY_EPI_DTYPE:
         cli_parse_names(state, "--epi-dtype", arg, cli_dtype_names, &o->epi_dtypes);
         return 0;
+    case KEY_KERNEL:
+        kernel_names_add(&o->kernels, arg);
+        return 0;
+    case KEY_FROM_LOG:
+        o->log = arg;
+        return 0;
     case 'j':
         o->jobs = cli_parse_int(state, "--jobs", arg, 1, 1024);
         return 0;
@@ -77,7 +88,7 @@ static error_t parse(int key, char *arg, struct argp_state *state) {
 
 static const struct argp_option option_list[] = {
     {"arch", KEY_ARCH, "LIST", 0, "Targets, such as sm_90a (default: the devices of this machine)", 0},
-    {"variant", KEY_VARIANT, "LIST", 0, "Operations: fp8 (default: fp8)", 0},
+    {"variant", KEY_VARIANT, "LIST", 0, "Operations: fp8, indexer-bf16, indexer-nvfp4 (default: fp8)", 0},
     {"num-heads", KEY_NUM_HEADS, "LIST", 0, "Query heads (default: 64)", 0},
     {"head-dim", KEY_HEAD_DIM, "LIST", 0, "Elements of a head (default: 128)", 0},
     {"block-size", KEY_BLOCK_SIZE, "LIST", 0, "Tokens of a KV block (default: 64)", 0},
@@ -85,6 +96,11 @@ static const struct argp_option option_list[] = {
     {"out-dtype", KEY_OUT_DTYPE, "LIST", 0, "Output types: f32, f16, bf16 (default: f32)", 0},
     {"acc-dtype", KEY_ACC_DTYPE, "LIST", 0, "Tensor-core accumulators: f32, f16 (default: f32)", 0},
     {"epi-dtype", KEY_EPI_DTYPE, "LIST", 0, "Types of the head sum: f32, f16 (default: f32)", 0},
+    {"kernel", KEY_KERNEL, "NAME", 0,
+     "Instead of the lists: this kernel, named as in messages and records; may be repeated", 0},
+    {"from-log", KEY_FROM_LOG, "FILE", 0,
+     "Instead of the lists: every kernel that FILE names, a record ($ATTNS_RECORD) or any log; - reads standard input",
+     0},
     {"jobs", 'j', "N", 0, "Compiler threads (default: one per CPU)", 0},
     {"json", KEY_JSON, NULL, 0, "One JSON object per kernel and one with the totals", 0},
     {0},
@@ -230,6 +246,8 @@ static int precompile(attns_context *ctx, const struct options *o) {
         .num_acc_dtypes = o->acc_dtypes.count,
         .epi_dtypes = epi_dtypes,
         .num_epi_dtypes = o->epi_dtypes.count,
+        .kernels = o->kernels.values,
+        .num_kernels = o->kernels.count,
         .jobs = o->jobs,
         .progress = on_kernel,
         .progress_user = &tally,
@@ -256,6 +274,10 @@ static int precompile(attns_context *ctx, const struct options *o) {
     if (status != ATTNS_OK) {
         return cli_fail("precompile", status);
     }
+    if (tally.compiled > 0 && !cli_cache_dir_was_taken(&o->context, &info)) {
+        return cli_error("precompile", "the kernels are in %s and not in --cache-dir %s, which cannot be written",
+                         info.cache_dir == NULL ? "no directory" : info.cache_dir, o->context.cache_dir);
+    }
     if (info.cache_dir == NULL && tally.compiled > 0) {
         return cli_error("precompile", "the kernels compile, but none was stored: there is no writable cache directory "
                                        "(see --cache-dir)");
@@ -271,20 +293,27 @@ int cmd_precompile(int argc, char **argv) {
         .doc =
             "Compiles every kernel of a set that the kernel cache does not hold yet, in parallel, and stores it. The "
             "set is the product of all lists; a list is written 64,32 or 1-4. Needs NVRTC and no GPU.\v"
-            "Example, for an image build on a machine without a GPU:\n"
-            "  attn-scores precompile --arch sm_90a --block-size 32,64 --next-n 1-4 --cache-dir /opt/kernels",
+            "Examples, for an image build on a machine without a GPU:\n"
+            "  attn-scores precompile --arch sm_90a --block-size 32,64 --next-n 1-4 --cache-dir /opt/kernels\n"
+            "  attn-scores precompile --from-log used.txt --cache-dir /opt/kernels\n\n"
+            "With ATTNS_FORBID_COMPILE=1 it only checks that the cache holds every kernel.",
         .children = children,
     };
     struct options options = {0};
     argp_parse(&argp, argc, argv, 0, NULL, &options);
 
-    int exit_code = CLI_FAILED;
-    attns_context *ctx = cli_context_create(&options.context);
+    int exit_code = kernel_names_read(&options.kernels, options.log);
+    options.context.compile_threads = options.jobs;
+    attns_context *ctx = exit_code == CLI_OK ? cli_context_create(&options.context) : NULL;
+    if (ctx == NULL && exit_code == CLI_OK) {
+        exit_code = CLI_FAILED;
+    }
     if (ctx != NULL) {
         exit_code = precompile(ctx, &options);
         attns_context_destroy(ctx);
     }
     cli_strings_free(&options.archs);
+    kernel_names_free(&options.kernels);
     cli_ints *lists[] = {&options.variants, &options.num_heads,  &options.head_dims,  &options.block_sizes,
                          &options.next_ns,  &options.out_dtypes, &options.acc_dtypes, &options.epi_dtypes};
     for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]); i++) {

@@ -2,14 +2,14 @@
  *
  * precompile_paged_mqa_logits: the product of all lists, checked as a whole, then compiled by a few threads. */
 #include <pthread.h>
-#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "core/context.h"
+#include "jit/compile_gate.h"
 #include "jit/kernel_store.h"
+#include "plan/kernel_name.h"
 #include "plan/plan.h"
 
 #define MAX_THREADS 256
@@ -31,6 +31,7 @@ typedef struct target_list {
     attns_target *targets;
     uint32_t *builds;
     size_t count;
+    size_t general; /* so many of them, the first, are for kernels that name no target */
 } target_list;
 
 static void free_targets(target_list *list) {
@@ -38,7 +39,7 @@ static void free_targets(target_list *list) {
     free(list->builds);
 }
 
-static attns_status add_job(attns_context *ctx, job_list *list, const attns_problem *problem,
+static attns_status add_job(attns_family_choice choice, job_list *list, const attns_problem *problem,
                             const attns_target *target, uint32_t build) {
     if (list->count == list->capacity) {
         size_t capacity = list->capacity ? 2 * list->capacity : 64;
@@ -48,7 +49,7 @@ static attns_status add_job(attns_context *ctx, job_list *list, const attns_prob
         list->jobs = grown;
         list->capacity = capacity;
     }
-    attns_status status = attns_plan_make(problem, target, ctx->family_choice, &list->jobs[list->count].plan);
+    attns_status status = attns_plan_make(problem, target, choice, &list->jobs[list->count].plan);
     if (status == ATTNS_OK)
         list->jobs[list->count++].build = build;
     return status;
@@ -78,6 +79,17 @@ typedef struct value_lists {
         lists->count = params->name ? params->count : sizeof(default_values) / sizeof((default_values)[0]);            \
     } while (0)
 
+static bool is_indexer(attns_variant variant) {
+    return variant == ATTNS_VARIANT_INDEXER_BF16 || variant == ATTNS_VARIANT_INDEXER_NVFP4;
+}
+
+static bool has_variant(const value_lists *lists, attns_variant variant) {
+    for (size_t i = 0; i < lists->num_variants; i++)
+        if (lists->variants[i] == variant)
+            return true;
+    return false;
+}
+
 static attns_status read_lists(const attns_precompile_params *params, value_lists *lists) {
     static const attns_variant variants[] = {ATTNS_VARIANT_FP8};
     static const int num_heads[] = {64}, head_dims[] = {128}, block_sizes[] = {64}, next_ns[] = {1, 2, 3, 4};
@@ -91,9 +103,10 @@ static attns_status read_lists(const attns_precompile_params *params, value_list
     READ_LIST(acc_dtypes, num_acc_dtypes, dtypes);
     READ_LIST(epi_dtypes, num_epi_dtypes, dtypes);
     for (size_t i = 0; i < lists->num_variants; i++)
-        if (lists->variants[i] != ATTNS_VARIANT_FP8)
-            return attns_fail(ATTNS_ERROR_UNSUPPORTED, "variants: %d, accepted: %d (fp8)", (int)lists->variants[i],
-                              (int)ATTNS_VARIANT_FP8);
+        if (lists->variants[i] != ATTNS_VARIANT_FP8 && !is_indexer(lists->variants[i]))
+            return attns_fail(ATTNS_ERROR_UNSUPPORTED, "variants: %d, accepted: %d (fp8), %d or %d (indexer)",
+                              (int)lists->variants[i], (int)ATTNS_VARIANT_FP8, (int)ATTNS_VARIANT_INDEXER_BF16,
+                              (int)ATTNS_VARIANT_INDEXER_NVFP4);
 
     size_t product = 1;
     const size_t counts[] = {lists->num_variants, lists->num_num_heads,  lists->num_head_dims,  lists->num_block_sizes,
@@ -121,7 +134,7 @@ static bool is_repeated_dtype(const attns_dtype *values, size_t index) {
     return false;
 }
 
-/* Every combination for one target, each once although a list may repeat a value. */
+/* Every combination of logits kernels for one target, each once although a list may repeat a value. */
 static attns_status add_product(attns_context *ctx, job_list *jobs, const value_lists *lists,
                                 const attns_target *target, uint32_t build) {
     const size_t counts[] = {lists->num_num_heads,  lists->num_head_dims,  lists->num_block_sizes, lists->num_next_ns,
@@ -144,16 +157,90 @@ static attns_status add_product(attns_context *ctx, job_list *jobs, const value_
             !is_repeated(lists->block_sizes, index[2]) && !is_repeated(lists->next_ns, index[3]) &&
             !is_repeated_dtype(lists->out_dtypes, index[4]) && !is_repeated_dtype(lists->acc_dtypes, index[5]) &&
             !is_repeated_dtype(lists->epi_dtypes, index[6]))
-            status = add_job(ctx, jobs, &problem, target, build);
+            status = add_job(ctx->family_choice, jobs, &problem, target, build);
         /* Count up like an odometer, the first list fastest; it has run over when no digit is left. */
         for (digit = 0; digit < NUM_LISTS && ++index[digit] == counts[digit]; digit++)
             index[digit] = 0;
     }
-    if (status == ATTNS_OK) {
-        const attns_problem schedule = {.kind = ATTNS_KERNEL_SCHEDULE};
-        status = add_job(ctx, jobs, &schedule, target, build);
-    }
     return status;
+}
+
+static attns_status add_single(attns_context *ctx, job_list *jobs, attns_kernel_kind kind, const attns_target *target,
+                               uint32_t build) {
+    const attns_problem problem = {.kind = kind};
+    return add_job(ctx->family_choice, jobs, &problem, target, build);
+}
+
+/* Everything for one target: the logits kernels with the schedule kernel, and indexer_scores, where the other lists do not
+ * matter. */
+static attns_status add_kernels(attns_context *ctx, job_list *jobs, const value_lists *lists,
+                                const attns_target *target, uint32_t build) {
+    attns_status status = ATTNS_OK;
+    if (has_variant(lists, ATTNS_VARIANT_FP8)) {
+        status = add_product(ctx, jobs, lists, target, build);
+        if (status == ATTNS_OK)
+            status = add_single(ctx, jobs, ATTNS_KERNEL_SCHEDULE, target, build);
+    }
+    if (status == ATTNS_OK && has_variant(lists, ATTNS_VARIANT_INDEXER_BF16))
+        status = add_single(ctx, jobs, ATTNS_KERNEL_INDEXER_BF16, target, build);
+    if (status == ATTNS_OK && has_variant(lists, ATTNS_VARIANT_INDEXER_NVFP4))
+        status = add_single(ctx, jobs, ATTNS_KERNEL_INDEXER_NVFP4, target, build);
+    return status;
+}
+
+/* ---- Kernels by name ---- */
+
+static attns_status refuse_lists(const attns_precompile_params *params) {
+    if (params->variants || params->num_heads || params->head_dims || params->block_sizes || params->next_ns ||
+        params->out_dtypes || params->acc_dtypes || params->epi_dtypes)
+        return attns_fail(ATTNS_ERROR_INVALID_ARGUMENT, "kernels: given together with lists of values; give either");
+    return ATTNS_OK;
+}
+
+static attns_status read_reference(attns_context *ctx, const char *text, attns_kernel_reference *reference) {
+    const char *end = text ? text : "";
+    const attns_kernel_found found =
+        text ? attns_kernel_reference_parse(text, reference, &end) : ATTNS_KERNEL_NOT_FOUND;
+    if (found != ATTNS_KERNEL_FOUND || *end)
+        return attns_fail(ATTNS_ERROR_INVALID_ARGUMENT,
+                          "kernels: '%s' names no kernel (from '%s' on), accepted: names as in messages and records, "
+                          "such as 'paged_mqa_logits_schedule for sm_90a'",
+                          text ? text : "(NULL)", end);
+    if (reference->ptx && !ctx->load_ptx)
+        return attns_fail(ATTNS_ERROR_INVALID_ARGUMENT,
+                          "kernels: '%s' is PTX, which only a context with load_ptx (ATTNS_LOAD_PTX=1) can make", text);
+    return ATTNS_OK;
+}
+
+static bool has_job(const job_list *list, const attns_plan *plan) {
+    for (size_t i = 0; i < list->count; i++)
+        if (strcmp(list->jobs[i].plan.name, plan->name) == 0 &&
+            strcmp(list->jobs[i].plan.target.arch, plan->target.arch) == 0)
+            return true;
+    return false;
+}
+
+/* Each once, although records of several processes repeat them. */
+static attns_status add_named(attns_context *ctx, job_list *jobs, const attns_precompile_params *params,
+                              const target_list *targets) {
+    for (size_t i = 0; i < params->num_kernels; i++) {
+        attns_kernel_reference reference;
+        attns_status status = read_reference(ctx, params->kernels[i], &reference);
+        for (size_t t = 0; t < targets->count && status == ATTNS_OK; t++) {
+            if (reference.arch[0] ? strcmp(reference.arch, targets->targets[t].arch) != 0 : t >= targets->general)
+                continue;
+            const attns_family_choice choice = reference.portable ? ATTNS_CHOOSE_PORTABLE : ATTNS_CHOOSE_AUTO;
+            status = add_job(choice, jobs, &reference.problem, &targets->targets[t], targets->builds[t]);
+            if (status == ATTNS_OK && jobs->count > 1) {
+                const job last = jobs->jobs[--jobs->count];
+                if (!has_job(jobs, &last.plan))
+                    jobs->count++;
+            }
+        }
+        if (status != ATTNS_OK)
+            return status;
+    }
+    return ATTNS_OK;
 }
 
 /* ---- Targets ---- */
@@ -244,9 +331,42 @@ static attns_status targets_from_devices(attns_context *ctx, target_list *list) 
     return status;
 }
 
+/* Those that the kernels name; for kernels that name none those of `archs`, else the devices'. */
+static attns_status targets_from_kernels(attns_context *ctx, const attns_precompile_params *params, target_list *list) {
+    bool all_named = true;
+    target_list general = {0};
+    attns_status status = ATTNS_OK;
+    for (size_t i = 0; i < params->num_kernels && all_named; i++) {
+        attns_kernel_reference reference;
+        status = read_reference(ctx, params->kernels[i], &reference);
+        if (status != ATTNS_OK)
+            return status;
+        all_named = reference.arch[0] != '\0';
+    }
+    if (!all_named)
+        status = params->archs ? targets_from_names(params, &general) : targets_from_devices(ctx, &general);
+    if (status == ATTNS_OK)
+        status = reserve_targets(list, general.count + params->num_kernels);
+    for (size_t i = 0; i < general.count && status == ATTNS_OK; i++)
+        list->targets[list->count++] = general.targets[i];
+    list->general = list->count;
+    for (size_t i = 0; i < params->num_kernels && status == ATTNS_OK; i++) {
+        attns_kernel_reference reference;
+        status = read_reference(ctx, params->kernels[i], &reference);
+        if (status == ATTNS_OK && reference.arch[0] && !has_target(list, reference.arch)) {
+            status = attns_target_from_arch(reference.arch, &list->targets[list->count]);
+            list->count += status == ATTNS_OK;
+        }
+    }
+    free_targets(&general);
+    return status;
+}
+
 /* The NVRTC version for each target. Without any NVRTC the cache may still hold everything, as in an image that was
  * built elsewhere; what it lacks then fails with NVRTC's own message. */
 static attns_status find_builds(attns_context *ctx, target_list *list) {
+    if (ctx->forbid_compile)
+        return ATTNS_OK;
     attns_nvrtc_set *set = NULL;
     attns_saved_error saved;
     attns_error_save(&saved);
@@ -326,18 +446,9 @@ static void *worker(void *argument) {
     }
 }
 
-/* CPUs this process may use. */
-static size_t online_cpus(void) {
-    cpu_set_t set;
-    if (sched_getaffinity(0, sizeof set, &set) == 0)
-        return (size_t)CPU_COUNT(&set);
-    long online = sysconf(_SC_NPROCESSORS_ONLN);
-    return online > 0 ? (size_t)online : 1;
-}
-
 static attns_status run_jobs(attns_context *ctx, const attns_precompile_params *params, const job_list *jobs) {
     work_queue work = {.ctx = ctx, .params = params, .jobs = jobs, .first_failed = jobs->count};
-    size_t wanted = params->jobs ? (size_t)params->jobs : online_cpus();
+    size_t wanted = (size_t)(params->jobs ? params->jobs : attns_usable_cpus());
     if (wanted > jobs->count)
         wanted = jobs->count;
     if (wanted > MAX_THREADS)
@@ -368,18 +479,26 @@ attns_status attns_precompile_paged_mqa_logits(attns_context *ctx, const attns_p
     if (!params->archs != !params->num_archs)
         return attns_fail(ATTNS_ERROR_INVALID_ARGUMENT, "archs: %s, but num_archs is %zu",
                           params->archs ? "a list" : "NULL", params->num_archs);
+    if (!params->kernels != !params->num_kernels)
+        return attns_fail(ATTNS_ERROR_INVALID_ARGUMENT, "kernels: %s, but num_kernels is %zu",
+                          params->kernels ? "a list" : "NULL", params->num_kernels);
     value_lists lists = {0};
-    attns_status status = read_lists(params, &lists);
+    attns_status status = params->kernels ? refuse_lists(params) : read_lists(params, &lists);
     if (status != ATTNS_OK)
         return status;
 
     target_list targets = {0};
     job_list jobs = {0};
-    status = params->archs ? targets_from_names(params, &targets) : targets_from_devices(ctx, &targets);
+    if (params->kernels)
+        status = targets_from_kernels(ctx, params, &targets);
+    else
+        status = params->archs ? targets_from_names(params, &targets) : targets_from_devices(ctx, &targets);
     if (status == ATTNS_OK)
         status = find_builds(ctx, &targets);
-    for (size_t i = 0; i < targets.count && status == ATTNS_OK; i++)
-        status = add_product(ctx, &jobs, &lists, &targets.targets[i], targets.builds[i]);
+    if (params->kernels && status == ATTNS_OK)
+        status = add_named(ctx, &jobs, params, &targets);
+    for (size_t i = 0; !params->kernels && i < targets.count && status == ATTNS_OK; i++)
+        status = add_kernels(ctx, &jobs, &lists, &targets.targets[i], targets.builds[i]);
     if (status == ATTNS_OK)
         status = run_jobs(ctx, params, &jobs);
     free(jobs.jobs);

@@ -113,7 +113,6 @@ attns_status attns_plan_sm100(const attns_problem *p, attns_plan *plan) {
     plan->max_stages = attns_plan_stages(plan, 1);
     const int group = choose_group(chunks, slots, p->next_n, plan->max_stages);
     plan->min_stages = max(group, 2);
-    attns_plan_set_name(plan, p);
 
     attns_plan_set(plan, "FP4", is_fp4(p) ? "true" : "false");
     attns_plan_set_int(plan, "NUM_HEADS", p->num_heads);

@@ -185,7 +185,7 @@ static void test_devices(void **state) {
         assert_int_equal(status, count ? ATTNS_OK : ATTNS_ERROR_UNSUPPORTED_DEVICE);
         assert_int_equal(attns_target_from_compute_capability(devices[i].compute_capability, &first), status);
         if (count)
-            assert_memory_equal(&first, &found[0], sizeof first);
+            assert_string_equal(first.arch, found[0].arch); /* not its bytes: a struct has padding */
         if (has_portable())
             assert_string_equal(found[count - 1].arch, "compute_80");
     }

@@ -56,6 +56,9 @@ static const struct {
     {"local", ACCESS_LD | ACCESS_ST, SPACE, PTX_LOCAL, 0, 0},
     {"param", ACCESS_LD, SPACE, PTX_PARAM, 0, 0},
     {"param::entry", ACCESS_LD, SPACE, PTX_PARAM, 0, 0},
+    {"param::func", ACCESS_LD, SPACE, PTX_PARAM, 0, 0},
+    {"param", ACCESS_ST, SPACE, PTX_PARAM, 0, 0}, /* of calls */
+    {"param::func", ACCESS_ST, SPACE, PTX_PARAM, 0, 0},
     {"v2", ACCESS_LD | ACCESS_ST, VECTOR, 2, 0, 0},
     {"v4", ACCESS_LD | ACCESS_ST, VECTOR, 4, 0, 0},
     {"weak", ACCESS_LD | ACCESS_ST, STRENGTH, 0, 0, 0},

@@ -133,6 +133,13 @@ static bool bind_access(ptx_instr *instr, unsigned which, char *error, size_t er
         return false;
     const int address = which == ACCESS_LD ? 1 : 0;
     const ptx_operand *value = &instr->operands[1 - address];
+    const ptx_variable *variable = instr->operands[address].variable;
+    if (form.space == PTX_PARAM && variable && variable->space == PTX_LOCAL)
+        form.space = PTX_LOCAL; /* a parameter of a call */
+    if (form.space == PTX_PARAM && which == ACCESS_ST) {
+        snprintf(error, error_size, "st: only parameters of calls are written");
+        return false;
+    }
     const int values = value->kind == PTX_OPERAND_VECTOR ? value->num_elements : 1;
     if (instr->num_operands != (form.hint ? 3 : 2) || instr->operands[address].kind != PTX_OPERAND_ADDRESS ||
         values != form.vector ||
