@@ -478,7 +478,8 @@ struct Multiplier {
                 acc.advance(ACC_STAGES);
                 turn.advance(ACC_TURNS);
             });
-            tcgen05_commit(layout.q_empty(q.stage));
+            /* The MMAs that read the queries are complete once the warpgroups, who have waited for each, arrive too. */
+            mbarrier_arrive(layout.q_empty(q.stage));
         }
     }
 };
