@@ -18,6 +18,7 @@
 #include "common/gpu.h"
 
 typedef struct bench_shape {
+    attns_variant variant;
     int batch, seq_len, next_n, num_heads, head_dim, block_size;
     attns_dtype out_dtype;
 } bench_shape;
@@ -48,14 +49,19 @@ typedef struct bench {
     CUstream stream;
     CUevent start, stop;
     CUmodule module; /* bench_streaming.cu or bench_indexer.cu */
-    CUfunction stream_kernel, fill_kernel, fill_pages_kernel;
+    CUfunction stream_kernel, fill_kernel, fill_fp4_kernel, fill_pages_kernel;
     struct gpu_buffer arena; /* the pools of one shape at a time */
 } bench;
 
-typedef enum bench_op { BENCH_FP8 = 1, BENCH_INDEXER = 2 } bench_op;
+typedef enum bench_op { BENCH_FP8 = 1, BENCH_INDEXER = 2, BENCH_FP4 = 3 } bench_op;
 
-/* Opens the device and compiles the kernels that measuring `op` needs beside the library's. Returns an exit code (cli.h),
- * after a message if not CLI_OK. bench_close is due in any case. */
+/* Bytes of one token's (or one query head's) values and of its scales, and their sum. */
+int bench_value_bytes(const bench_shape *shape);
+int bench_scale_bytes(const bench_shape *shape);
+int bench_token_bytes(const bench_shape *shape);
+
+/* Opens the device and compiles the kernels that measuring `op` needs beside the library's. Returns an exit code
+ * (cli.h), after a message if not CLI_OK. bench_close is due in any case. */
 int bench_open(bench *b, attns_context *ctx, int ordinal, bench_op op);
 void bench_close(bench *b);
 
@@ -89,8 +95,8 @@ bool bench_time_host(bench *b, bench_enqueue enqueue, void *user, double device_
 /* Kernels that one call launches. */
 bool bench_count_launches(bench *b, bench_enqueue enqueue, void *user, int *launches);
 
-/* How many copies of a pool together exceed L2 four times, and 400 MB; and how many calls, of `bytes` each, a graph over
- * them should have. */
+/* How many copies of a pool together exceed L2 four times, and 400 MB; and how many calls, of `bytes` each, a graph
+ * over them should have. */
 int bench_pools(const bench *b, size_t pool_bytes);
 int bench_calls(int pools, double bytes);
 

@@ -51,7 +51,8 @@ static attns_status compile_kernels(attns_context *ctx, const char *arch, bench_
         strcat(source, parts[i]);
     }
     char target[32];
-    snprintf(target, sizeof(target), "%s%s", ctx->load_ptx ? "compute_" : "", ctx->load_ptx ? strchr(arch, '_') + 1 : arch);
+    snprintf(target, sizeof(target), "%s%s", ctx->load_ptx ? "compute_" : "",
+             ctx->load_ptx ? strchr(arch, '_') + 1 : arch);
     attns_nvrtc_set *set;
     const attns_nvrtc *nvrtc;
     attns_status status = attns_context_nvrtc(ctx, &set);
@@ -104,9 +105,10 @@ int bench_open(bench *b, attns_context *ctx, int ordinal, bench_op op) {
     if (op == BENCH_INDEXER) {
         return CLI_OK;
     }
-    return gpu_ok(gpu, gpu->module_get_function(&b->fill_kernel, b->module, "bench_fill"), "cuModuleGetFunction")
-               ? CLI_OK
-               : CLI_FAILED;
+    bool found =
+        gpu_ok(gpu, gpu->module_get_function(&b->fill_kernel, b->module, "bench_fill"), "cuModuleGetFunction") &&
+        gpu_ok(gpu, gpu->module_get_function(&b->fill_fp4_kernel, b->module, "bench_fill_fp4"), "cuModuleGetFunction");
+    return found ? CLI_OK : CLI_FAILED;
 }
 
 void bench_close(bench *b) {
@@ -140,6 +142,18 @@ static bool finished(bench *b, CUresult result, const char *what) {
     return gpu_ok(&b->gpu, result, what);
 }
 
+int bench_value_bytes(const bench_shape *shape) {
+    return shape->variant == ATTNS_VARIANT_FP4 ? shape->head_dim / 2 : shape->head_dim;
+}
+
+int bench_scale_bytes(const bench_shape *shape) {
+    return shape->variant == ATTNS_VARIANT_FP4 ? shape->head_dim / 32 : 4;
+}
+
+int bench_token_bytes(const bench_shape *shape) {
+    return bench_value_bytes(shape) + bench_scale_bytes(shape);
+}
+
 DLTensor bench_tensor(const struct gpu *gpu, CUdeviceptr data, int64_t *shape, int ndim, DLDataTypeCode code,
                       int bits) {
     return (DLTensor){
@@ -166,11 +180,12 @@ bool bench_arena(bench *b, size_t bytes) {
 bool bench_fill(bench *b, const bench_shape *shape, size_t bytes, uint64_t seed) {
     CUdeviceptr words = b->arena.ptr;
     int64_t num_words = (int64_t)(bytes / 4);
-    int value_words = shape->block_size * shape->head_dim / 4;
-    int block_words = value_words + shape->block_size;
+    int value_words = shape->block_size * bench_value_bytes(shape) / 4;
+    int block_words = shape->block_size * bench_token_bytes(shape) / 4;
+    CUfunction fill = shape->variant == ATTNS_VARIANT_FP4 ? b->fill_fp4_kernel : b->fill_kernel;
     void *arguments[] = {&words, &num_words, &block_words, &value_words, &seed};
     unsigned ctas = (unsigned)b->gpu.num_sms * 8;
-    return gpu_ok(&b->gpu, b->gpu.launch_kernel(b->fill_kernel, ctas, 1, 1, 256, 1, 1, 0, b->stream, arguments, NULL),
+    return gpu_ok(&b->gpu, b->gpu.launch_kernel(fill, ctas, 1, 1, 256, 1, 1, 0, b->stream, arguments, NULL),
                   "launch of bench_fill") &&
            finished(b, gpu_wait_stream(&b->gpu, b->stream, REPLAY_SECONDS), "bench_fill");
 }

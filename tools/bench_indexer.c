@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * One shape of indexer_scores: its inputs and the measured call. An NVFP4 page is one piece of a cache, keys then scales. */
+ * One shape of indexer_scores: its inputs and the measured call. An NVFP4 page is one piece of a cache, keys then
+ * scales. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -210,8 +211,8 @@ int bench_measure_indexer(bench *b, const bench_indexer_shape *shape, const benc
     bool ok = make_inputs(b, &in);
     if (ok) {
         const double rows = (double)shape->groups * shape->rows;
-        result->bytes = (double)in.total_keys * (double)(key_bytes(shape) + 4 * shape->rows) +
-                        rows * (double)key_bytes(shape);
+        result->bytes =
+            (double)in.total_keys * (double)(key_bytes(shape) + 4 * shape->rows) + rows * (double)key_bytes(shape);
         ok = bench_time_graph(b, bench_calls(in.pools, result->bytes), settings->replays, enqueue_call, &in,
                               &result->us) &&
              bench_count_launches(b, enqueue_call, &in, &result->launches) &&

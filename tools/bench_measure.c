@@ -22,7 +22,7 @@ struct stream_params {
     int64_t row_stride;
     int tiles, tiles_per_request;
     int units_per_tile, units_per_block, unit_tokens;
-    int head_dim;
+    int value_bytes, scale_bytes;
     int next_n, out_bytes;
 };
 
@@ -35,11 +35,13 @@ struct inputs {
     size_t pool_bytes;
     int pools;
 
-    struct gpu_buffer q, weights, tables, lens, meta, out, units, positions;
+    struct gpu_buffer q, q_sf, weights, tables, lens, meta, out, units, positions;
 
-    int64_t q_shape[4], kv_shape[4], weights_shape[2], tables_shape[2], lens_shape[1], meta_shape[2], out_shape[2];
-    DLTensor q_tensor, kv_tensor, weights_tensor, tables_tensor, lens_tensor, meta_tensor, out_tensor;
-    attns_fp8_paged_mqa_logits_params call;
+    int64_t q_shape[4], q_sf_shape[3], kv_shape[4], weights_shape[2], tables_shape[2], lens_shape[1], meta_shape[2],
+        out_shape[2];
+    DLTensor q_tensor, q_sf_tensor, kv_tensor, weights_tensor, tables_tensor, lens_tensor, meta_tensor, out_tensor;
+    attns_fp8_paged_mqa_logits_params fp8;
+    attns_fp4_paged_mqa_logits_params fp4;
     attns_schedule_params schedule;
     struct stream_params stream;
 };
@@ -55,7 +57,7 @@ int bench_max_seq_len(const bench_shape *shape, const bench_settings *settings) 
 bench_memory bench_memory_of(const bench *b, const bench_shape *shape, const bench_settings *settings) {
     int max_seq_len = bench_max_seq_len(shape, settings);
     size_t width = (size_t)ceil_div(max_seq_len, shape->block_size);
-    size_t block_bytes = (size_t)shape->block_size * ((size_t)shape->head_dim + 4);
+    size_t block_bytes = (size_t)(shape->block_size * bench_token_bytes(shape));
     size_t batch = (size_t)shape->batch, rows = batch * (size_t)shape->next_n;
     bench_memory memory;
     memory.pool_bytes = batch * width * block_bytes;
@@ -63,26 +65,43 @@ bench_memory bench_memory_of(const bench *b, const bench_shape *shape, const ben
     memory.arena_bytes = memory.pool_bytes * (size_t)memory.pools;
     size_t tiles = batch * (size_t)ceil_div(max_seq_len, TILE_TOKENS);
     memory.other_bytes =
-        rows * (size_t)shape->num_heads * ((size_t)shape->head_dim + 4) + batch * width * 4 + batch * 4 +
+        rows * (size_t)shape->num_heads * (size_t)(bench_value_bytes(shape) + 8) + batch * width * 4 + batch * 4 +
         rows * ((size_t)max_seq_len + TILE_TOKENS) * (size_t)(bench_out_bits(shape->out_dtype) / 8) + tiles * 24;
     return memory;
 }
 
 /* ---- Inputs -------------------------------------------------------------------------------------------------- */
 
-/* Near normal, the largest 448, as the KV values of bench_streaming.cu. */
+/* In [-510, 510], near normal. */
+static int near_normal(uint64_t *random) {
+    uint64_t bits = bench_random(random);
+    return (int)((bits & 255) + (bits >> 8 & 255) + (bits >> 16 & 255) + (bits >> 24 & 255)) - 510;
+}
+
+/* As the KV values of bench_streaming.cu: the largest 448, or 6 with a scale from 2^-3 to 1. */
 static bool make_queries(bench *b, struct inputs *in, uint64_t *random) {
     const bench_shape *s = in->shape;
-    size_t bytes = (size_t)s->batch * (size_t)s->next_n * (size_t)s->num_heads * (size_t)s->head_dim;
+    bool fp4 = s->variant == ATTNS_VARIANT_FP4;
+    size_t heads = (size_t)s->batch * (size_t)s->next_n * (size_t)s->num_heads;
+    size_t bytes = heads * (size_t)bench_value_bytes(s);
     uint8_t *q = malloc(bytes);
-    bool ok = q != NULL;
+    uint32_t *scales = malloc(heads * sizeof(uint32_t));
+    bool ok = q != NULL && scales != NULL;
     for (size_t i = 0; ok && i < bytes; i++) {
-        uint64_t bits = bench_random(random);
-        int sum = (int)((bits & 255) + (bits >> 8 & 255) + (bits >> 16 & 255) + (bits >> 24 & 255));
-        q[i] = attns_double_to_e4m3((sum - 510) * (448.0 / 510.0));
+        if (fp4) {
+            unsigned low = attns_double_to_e2m1(near_normal(random) * (6.0 / 340.0));
+            q[i] = (uint8_t)(low | (unsigned)attns_double_to_e2m1(near_normal(random) * (6.0 / 340.0)) << 4);
+        } else {
+            q[i] = attns_double_to_e4m3(near_normal(random) * (448.0 / 510.0));
+        }
     }
-    ok = ok && bench_upload(b, &in->q, q, bytes);
+    for (size_t i = 0; ok && i < heads; i++) {
+        scales[i] = 0x7c7c7c7cu + (uint32_t)(bench_random(random) & 0x03030303u);
+    }
+    ok = ok && bench_upload(b, &in->q, q, bytes) &&
+         (!fp4 || bench_upload(b, &in->q_sf, scales, heads * sizeof(uint32_t)));
     free(q);
+    free(scales);
     return ok;
 }
 
@@ -161,7 +180,8 @@ static bool make_stream_work(bench *b, struct inputs *in, const int32_t *lens, c
     p->units = in->units.ptr;
     p->positions = in->positions.ptr;
     p->row_stride = in->row_stride;
-    p->head_dim = s->head_dim;
+    p->value_bytes = bench_value_bytes(s);
+    p->scale_bytes = bench_scale_bytes(s);
     p->next_n = s->next_n;
     p->out_bytes = (bench_out_bits(s->out_dtype) / 8);
     p->out = in->out.ptr;
@@ -177,15 +197,18 @@ static void make_call(bench *b, struct inputs *in) {
     const bench_shape *s = in->shape;
     int64_t rows = (int64_t)s->batch * s->next_n;
     set_shape(in->q_shape, s->batch, s->next_n);
-    set_shape(in->q_shape + 2, s->num_heads, s->head_dim);
+    set_shape(in->q_shape + 2, s->num_heads, bench_value_bytes(s));
+    set_shape(in->q_sf_shape, s->batch, s->next_n);
+    in->q_sf_shape[2] = s->num_heads;
     set_shape(in->kv_shape, in->num_blocks, s->block_size);
-    set_shape(in->kv_shape + 2, 1, s->head_dim + 4);
+    set_shape(in->kv_shape + 2, 1, bench_token_bytes(s));
     set_shape(in->weights_shape, rows, s->num_heads);
     set_shape(in->tables_shape, s->batch, in->table_width);
     in->lens_shape[0] = s->batch;
     set_shape(in->meta_shape, b->gpu.num_sms + 1, 2);
     set_shape(in->out_shape, rows, in->row_stride);
     in->q_tensor = bench_tensor(&b->gpu, in->q.ptr, in->q_shape, 4, kDLUInt, 8);
+    in->q_sf_tensor = bench_tensor(&b->gpu, in->q_sf.ptr, in->q_sf_shape, 3, kDLInt, 32);
     in->kv_tensor = bench_tensor(&b->gpu, b->arena.ptr, in->kv_shape, 4, kDLUInt, 8);
     in->weights_tensor = bench_tensor(&b->gpu, in->weights.ptr, in->weights_shape, 2, kDLFloat, 32);
     in->tables_tensor = bench_tensor(&b->gpu, in->tables.ptr, in->tables_shape, 2, kDLInt, 32);
@@ -193,8 +216,21 @@ static void make_call(bench *b, struct inputs *in) {
     in->meta_tensor = bench_tensor(&b->gpu, in->meta.ptr, in->meta_shape, 2, kDLInt, 32);
     in->out_tensor = bench_tensor(&b->gpu, in->out.ptr, in->out_shape, 2, bench_out_code(s->out_dtype),
                                   bench_out_bits(s->out_dtype));
-    in->call = (attns_fp8_paged_mqa_logits_params){
+    in->fp8 = (attns_fp8_paged_mqa_logits_params){
         .q = &in->q_tensor,
+        .kv_fused = &in->kv_tensor,
+        .weights = &in->weights_tensor,
+        .block_tables = &in->tables_tensor,
+        .seq_lens = &in->lens_tensor,
+        .schedule_meta = in->settings->schedule_meta ? &in->meta_tensor : NULL,
+        .out = &in->out_tensor,
+        .max_seq_len = in->max_seq_len,
+        .clean_logits = in->settings->clean,
+        .enable_pdl = in->settings->pdl,
+    };
+    in->fp4 = (attns_fp4_paged_mqa_logits_params){
+        .q = &in->q_tensor,
+        .q_sf = &in->q_sf_tensor,
         .kv_fused = &in->kv_tensor,
         .weights = &in->weights_tensor,
         .block_tables = &in->tables_tensor,
@@ -208,7 +244,7 @@ static void make_call(bench *b, struct inputs *in) {
     in->schedule = (attns_schedule_params){
         .seq_lens = &in->lens_tensor,
         .schedule_meta = &in->meta_tensor,
-        .variant = ATTNS_VARIANT_FP8,
+        .variant = s->variant,
         .next_n = s->next_n,
     };
 }
@@ -247,8 +283,8 @@ static bool make_inputs(bench *b, struct inputs *in) {
 }
 
 static void free_inputs(bench *b, struct inputs *in) {
-    struct gpu_buffer *buffers[] = {&in->q,    &in->weights, &in->tables, &in->lens,
-                                    &in->meta, &in->out,     &in->units,  &in->positions};
+    struct gpu_buffer *buffers[] = {&in->q,    &in->q_sf, &in->weights, &in->tables,   &in->lens,
+                                    &in->meta, &in->out,  &in->units,   &in->positions};
     for (size_t i = 0; i < sizeof(buffers) / sizeof(buffers[0]); i++) {
         gpu_buffer_free(&b->gpu, buffers[i]);
     }
@@ -264,7 +300,8 @@ static bool enqueue_call(bench *b, void *user, int i) {
         status = attns_compute_paged_mqa_logits_schedule(b->ctx, &in->schedule, b->stream);
     }
     if (status == ATTNS_OK) {
-        status = attns_fp8_paged_mqa_logits(b->ctx, &in->call, b->stream);
+        status = in->shape->variant == ATTNS_VARIANT_FP4 ? attns_fp4_paged_mqa_logits(b->ctx, &in->fp4, b->stream)
+                                                         : attns_fp8_paged_mqa_logits(b->ctx, &in->fp8, b->stream);
     }
     if (status != ATTNS_OK) {
         cli_fail("bench", status);
@@ -275,7 +312,7 @@ static bool enqueue_call(bench *b, void *user, int i) {
 static bool enqueue_stream(bench *b, void *user, int i) {
     struct inputs *in = user;
     in->stream.pool = b->arena.ptr + (size_t)(i % in->pools) * in->pool_bytes;
-    unsigned shared = (unsigned)(STREAM_STAGES * TILE_TOKENS * (in->shape->head_dim + 4));
+    unsigned shared = (unsigned)(STREAM_STAGES * TILE_TOKENS * bench_token_bytes(in->shape));
     void *arguments[] = {&in->stream};
     return gpu_ok(&b->gpu,
                   b->gpu.launch_kernel(b->stream_kernel, (unsigned)b->gpu.num_sms * STREAM_CTAS_PER_SM, 1, 1,
@@ -290,11 +327,13 @@ int bench_measure(bench *b, const bench_shape *shape, const bench_settings *sett
     if (ok) {
         double rows = (double)shape->batch * shape->next_n;
         double tokens = (double)in.total_tokens;
-        result->bytes = tokens * (shape->head_dim + 4) + rows * shape->num_heads * (shape->head_dim + 4) +
+        int query_scales = shape->variant == ATTNS_VARIANT_FP4 ? 4 : 0; /* and the weights */
+        result->bytes = tokens * bench_token_bytes(shape) +
+                        rows * shape->num_heads * (bench_value_bytes(shape) + query_scales + 4) +
                         tokens * shape->next_n * (bench_out_bits(shape->out_dtype) / 8);
         result->flops = 2.0 * tokens * shape->next_n * shape->num_heads * shape->head_dim;
         result->fits_l2 = (double)in.pool_bytes * in.pools < 4.0 * b->gpu.l2_bytes;
-        int shared = STREAM_STAGES * TILE_TOKENS * (shape->head_dim + 4);
+        int shared = STREAM_STAGES * TILE_TOKENS * bench_token_bytes(shape);
         int calls = bench_calls(in.pools, result->bytes);
         ok =
             gpu_ok(&b->gpu,

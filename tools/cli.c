@@ -204,6 +204,8 @@ void cli_strings_free(cli_strings *list) {
 
 enum { KEY_CACHE_DIR = 0x200, KEY_READ, KEY_NVRTC, KEY_LIBCUDA, KEY_TEMPLATE_DIR, KEY_DUMP_DIR, KEY_FAMILY };
 
+static const cli_name family_names[] = {{"auto", 0}, {"tuned", 1}, {"portable", 2}, {NULL, 0}};
+
 static error_t parse_context(int key, char *arg, struct argp_state *state) {
     attns_context_params *params = state->input;
     switch (key) {
@@ -226,6 +228,7 @@ static error_t parse_context(int key, char *arg, struct argp_state *state) {
         params->dump_dir = arg;
         return 0;
     case KEY_FAMILY:
+        cli_parse_name(state, "--family", arg, family_names);
         params->kernel_family = arg;
         return 0;
     case 'v':

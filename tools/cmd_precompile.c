@@ -11,7 +11,7 @@
 struct options {
     attns_context_params context;
     cli_strings archs;
-    cli_ints variants, num_heads, head_dims, block_sizes, next_ns, out_dtypes, acc_dtypes, epi_dtypes;
+    cli_ints variants, num_heads, head_dims, block_sizes, next_ns, out_dtypes, acc_dtypes, epi_dtypes, kv_sfs;
     kernel_names kernels;
     const char *log;
     int jobs;
@@ -28,10 +28,13 @@ enum {
     KEY_OUT_DTYPE,
     KEY_ACC_DTYPE,
     KEY_EPI_DTYPE,
+    KEY_KV_SF,
     KEY_KERNEL,
     KEY_FROM_LOG,
     KEY_JSON
 };
+
+static const cli_name kv_sf_names[] = {{"plain", 0}, {"interleaved", 1}, {NULL, 0}};
 
 static error_t parse(int key, char *arg, struct argp_state *state) {
     struct options *o = state->input;
@@ -66,6 +69,9 @@ static error_t parse(int key, char *arg, struct argp_state *state) {
     case KEY_EPI_DTYPE:
         cli_parse_names(state, "--epi-dtype", arg, cli_dtype_names, &o->epi_dtypes);
         return 0;
+    case KEY_KV_SF:
+        cli_parse_names(state, "--kv-sf", arg, kv_sf_names, &o->kv_sfs);
+        return 0;
     case KEY_KERNEL:
         kernel_names_add(&o->kernels, arg);
         return 0;
@@ -87,15 +93,20 @@ static error_t parse(int key, char *arg, struct argp_state *state) {
 }
 
 static const struct argp_option option_list[] = {
-    {"arch", KEY_ARCH, "LIST", 0, "Targets, such as sm_90a (default: the devices of this machine)", 0},
-    {"variant", KEY_VARIANT, "LIST", 0, "Operations: fp8, indexer-bf16, indexer-nvfp4 (default: fp8)", 0},
+    {"arch", KEY_ARCH, "LIST", 0,
+     "Targets, such as sm_90a; all: what NVRTC knows from sm_80 on, where there is a kernel (default: the devices of "
+     "this machine)",
+     0},
+    {"variant", KEY_VARIANT, "LIST", 0, "Operations: fp8, fp4, indexer-bf16, indexer-nvfp4 (default: fp8)", 0},
     {"num-heads", KEY_NUM_HEADS, "LIST", 0, "Query heads (default: 64)", 0},
     {"head-dim", KEY_HEAD_DIM, "LIST", 0, "Elements of a head (default: 128)", 0},
     {"block-size", KEY_BLOCK_SIZE, "LIST", 0, "Tokens of a KV block (default: 64)", 0},
     {"next-n", KEY_NEXT_N, "LIST", 0, "Query slots of a request (default: 1-4)", 0},
-    {"out-dtype", KEY_OUT_DTYPE, "LIST", 0, "Output types: f32, f16, bf16 (default: f32)", 0},
-    {"acc-dtype", KEY_ACC_DTYPE, "LIST", 0, "Tensor-core accumulators: f32, f16 (default: f32)", 0},
-    {"epi-dtype", KEY_EPI_DTYPE, "LIST", 0, "Types of the head sum: f32, f16 (default: f32)", 0},
+    {"out-dtype", KEY_OUT_DTYPE, "LIST", 0, "Output types: f32, f16, bf16 (default: f32 for fp8, bf16 for fp4)", 0},
+    {"acc-dtype", KEY_ACC_DTYPE, "LIST", 0, "Tensor-core accumulators of fp8: f32, f16 (default: f32)", 0},
+    {"epi-dtype", KEY_EPI_DTYPE, "LIST", 0, "Types of the head sum of fp8: f32, f16 (default: f32)", 0},
+    {"kv-sf", KEY_KV_SF, "LIST", 0,
+     "Order of the KV scales of fp4 with block size 128: plain, interleaved (default: plain)", 0},
     {"kernel", KEY_KERNEL, "NAME", 0,
      "Instead of the lists: this kernel, named as in messages and records; may be repeated", 0},
     {"from-log", KEY_FROM_LOG, "FILE", 0,
@@ -227,6 +238,14 @@ static int precompile(attns_context *ctx, const struct options *o) {
     attns_dtype *acc_dtypes = dtypes_of(&o->acc_dtypes);
     attns_dtype *epi_dtypes = dtypes_of(&o->epi_dtypes);
     attns_variant *variants = variants_of(&o->variants);
+    bool kv_sfs[2] = {false, false};
+    size_t num_kv_sfs = 0; /* each order once, however often it is listed */
+    for (size_t i = 0; i < o->kv_sfs.count; i++) {
+        bool order = o->kv_sfs.values[i] != 0;
+        if (num_kv_sfs == 0 || (num_kv_sfs == 1 && kv_sfs[0] != order)) {
+            kv_sfs[num_kv_sfs++] = order;
+        }
+    }
     const attns_precompile_params params = {
         .archs = o->archs.values,
         .num_archs = o->archs.count,
@@ -246,6 +265,8 @@ static int precompile(attns_context *ctx, const struct options *o) {
         .num_acc_dtypes = o->acc_dtypes.count,
         .epi_dtypes = epi_dtypes,
         .num_epi_dtypes = o->epi_dtypes.count,
+        .kv_sf_interleaved = num_kv_sfs == 0 ? NULL : kv_sfs,
+        .num_kv_sf_interleaved = num_kv_sfs,
         .kernels = o->kernels.values,
         .num_kernels = o->kernels.count,
         .jobs = o->jobs,
@@ -314,8 +335,9 @@ int cmd_precompile(int argc, char **argv) {
     }
     cli_strings_free(&options.archs);
     kernel_names_free(&options.kernels);
-    cli_ints *lists[] = {&options.variants, &options.num_heads,  &options.head_dims,  &options.block_sizes,
-                         &options.next_ns,  &options.out_dtypes, &options.acc_dtypes, &options.epi_dtypes};
+    cli_ints *lists[] = {&options.variants,    &options.num_heads,  &options.head_dims,
+                         &options.block_sizes, &options.next_ns,    &options.out_dtypes,
+                         &options.acc_dtypes,  &options.epi_dtypes, &options.kv_sfs};
     for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]); i++) {
         cli_ints_free(lists[i]);
     }

@@ -344,7 +344,8 @@ typedef void (*attns_precompile_fn)(void *user, size_t done, size_t total, const
 /* The kernels to build: the product of all lists. A NULL list (count 0) means its default, given beside it. Or, instead
  * of the lists after `archs`, single kernels by name. */
 typedef struct attns_precompile_params {
-    const char *const *archs; /* "sm_90a", ...; default: the devices of this machine */
+    const char *const *archs; /* "sm_90a", ...; "all": every architecture from sm_80 on that NVRTC knows, where there is
+                                 a kernel; default: the devices of this machine */
     size_t num_archs;
     const attns_variant *variants; /* default: FP8 */
     size_t num_variants;
@@ -356,12 +357,14 @@ typedef struct attns_precompile_params {
     size_t num_block_sizes;
     const int *next_ns; /* default: 1, 2, 3, 4 */
     size_t num_next_ns;
-    const attns_dtype *out_dtypes; /* default: F32 */
+    const attns_dtype *out_dtypes; /* default, also for ATTNS_DTYPE_DEFAULT in a list: F32 for FP8, BF16 for FP4 */
     size_t num_out_dtypes;
-    const attns_dtype *acc_dtypes; /* default: F32 */
+    const attns_dtype *acc_dtypes; /* of FP8, as epi_dtypes; default: F32 */
     size_t num_acc_dtypes;
     const attns_dtype *epi_dtypes; /* default: F32 */
     size_t num_epi_dtypes;
+    const bool *kv_sf_interleaved; /* of FP4 with block_size 128; default: false */
+    size_t num_kv_sf_interleaved;
 
     const char *const *kernels; /* as in messages and records: "fp8_paged_mqa_logits h64 ... for sm_90a"; one that names
                                    no target is built for all of archs. The lists above are NULL then */

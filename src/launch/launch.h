@@ -16,6 +16,7 @@ attns_status attns_launch_indexer(const attns_indexer_args *args, const attns_ke
 
 attns_status attns_launch_sm90(const attns_logits_args *args, const attns_kernel_use *use, CUstream stream);
 attns_status attns_launch_sm100(const attns_logits_args *args, const attns_kernel_use *use, CUstream stream);
+attns_status attns_launch_portable(const attns_logits_args *args, const attns_kernel_use *use, CUstream stream);
 
 /* ---- What the families share ---- */
 

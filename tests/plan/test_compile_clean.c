@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * The installed NVRTC compiles the shipped kernels without spilling registers, without local memory and without
- * serialising wgmmas. Needs no GPU; exit 77 where there is no NVRTC. Takes about 80 s of CPU time, on all CPUs. */
+ * serialising wgmmas. Needs no GPU; exit 77 where there is no NVRTC. Takes about 110 s of CPU time, on all CPUs. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -155,6 +155,49 @@ static void test_tcgen05_kernels_with_newer_nvrtc(void **state) {
     check_tcgen05(fixture, archs + 1, 2, false);
 }
 
+/* Every target that this NVRTC knows, each with other shapes: few and many registers, queries that fit and queries that
+ * come in chunks, and all types in turn. */
+static void test_portable_on_every_target(void **state) {
+    jit_fixture *fixture = *state;
+    fixture->params.kernel_family = "portable";
+    attns_context *ctx = jit_context(fixture);
+    static const char *const archs[] = {"sm_80",  "sm_86",  "sm_87",  "sm_88",  "sm_89",   "sm_90",
+                                        "sm_100", "sm_103", "sm_110", "sm_120", "sm_121a"};
+    static const int num_heads[][2] = {{8, 64}, {64, 128}, {56, 128}}, next_ns[][2] = {{1, 8}, {2, 5}, {4, 7}};
+    static const int head_dims[] = {128, 64, 128, 32}, block_sizes[] = {16, 32, 64, 128, 256};
+    static const attns_dtype types[] = {ATTNS_DTYPE_F32, ATTNS_DTYPE_F16, ATTNS_DTYPE_BF16};
+    attns_info info;
+    assert_int_equal(attns_get_info(ctx, &info), ATTNS_OK);
+    for (size_t i = 0; i < sizeof archs / sizeof archs[0]; i++) {
+        char number[16];
+        snprintf(number, sizeof number, "%.*s", (int)strcspn(archs[i], "af"), archs[i]);
+        if (!strstr(info.nvrtc_archs, number)) {
+            printf("%s: not known to this NVRTC\n", archs[i]);
+            continue;
+        }
+        const attns_precompile_params params = {
+            .archs = &archs[i],
+            .num_archs = 1,
+            .num_heads = num_heads[i % 3],
+            .num_num_heads = 2,
+            .head_dims = &head_dims[i % 4],
+            .num_head_dims = 1,
+            .block_sizes = &block_sizes[i % 5],
+            .num_block_sizes = 1,
+            .next_ns = next_ns[i / 3 % 3],
+            .num_next_ns = 2,
+            .out_dtypes = &types[i % 3],
+            .num_out_dtypes = 1,
+            .acc_dtypes = &types[i / 2 % 2],
+            .num_acc_dtypes = 1,
+            .epi_dtypes = &types[i / 4 % 2],
+            .num_epi_dtypes = 1,
+        };
+        check_clean(fixture, ctx, params, 4 + 1);
+    }
+    attns_context_destroy(ctx);
+}
+
 /* That the tests above can fail: a kernel which has to spill, and one whose wgmmas have to be serialised. */
 static void test_bad_kernels_are_noticed(void **state) {
     jit_fixture *fixture = *state;
@@ -226,6 +269,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_variants, setup, jit_teardown),
         cmocka_unit_test_setup_teardown(test_tcgen05_kernels, setup, jit_teardown),
         cmocka_unit_test_setup_teardown(test_tcgen05_kernels_with_newer_nvrtc, setup, jit_teardown),
+        cmocka_unit_test_setup_teardown(test_portable_on_every_target, setup, jit_teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -76,7 +76,7 @@ static sim_result exec_ld(sim_warp *warp, const ptx_instr *instr, uint32_t mask)
         if (undefined)
             undefined_lanes |= UINT32_C(1) << lane;
         /* All elements are read before a result is set, which may be the address's own register. */
-        uint64_t bits[4];
+        uint64_t bits[8];
         for (int i = 0; i < elements; i++)
             bits[i] = read_bits(from + (size_t)i * bytes, bytes, order != 0);
         if (order != 0)
@@ -270,7 +270,8 @@ const sim_op sim_ops_memory[] = {
     {"prefetch", bind_prefetch},
     {"prefetchu", bind_prefetch},
     {"createpolicy", bind_createpolicy},
-    {"ldmatrix", bind_ldmatrix},
-    {"stmatrix", bind_stmatrix},
+    {"ldmatrix", bind_matrix},
+    {"stmatrix", bind_matrix},
+    {"movmatrix", bind_movmatrix},
     {NULL, NULL},
 };
