@@ -14,9 +14,10 @@ struct mutation {
         const char *file, *find, *put;
     } edits[2];
     attns_variant variant; /* shows with this one only; 0: with either */
-    /* Both false: the kernel can neither hang nor leave the buffers of the call. */
-    bool dependent_launch; /* shows under programmatic dependent launch only, thus not on the software GPU */
-    bool hazard;           /* a GPU might get away with it, or hang: planted on the software GPU only */
+    /* Without `hazard`, the kernel can neither hang nor leave the buffers of the call. */
+    bool dependent_launch; /* shows under programmatic dependent launch only */
+    bool hazard; /* lost synchronisation: a GPU may get away with it, or hang. On the software GPU only, which must
+                    reject it (its race detector, its barriers, or a wrong result) */
 };
 
 struct known_bad {
