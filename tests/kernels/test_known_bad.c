@@ -8,82 +8,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "known_bad.h"
 #include "pdl.h"
-
-#define KERNEL "fp8_paged_mqa_logits_sm90.cu"
-#define HEAD   "lib/head_sum.cuh"
-
-/* Every occurrence of `find` in `file` becomes `put`; a mutation whose text is not found fails the test, so that the
- * table keeps up with the templates. None of these can hang or leave the buffers of the call. */
-static const struct mutation {
-    const char *fault;
-    struct {
-        const char *file, *find, *put;
-    } edits[2];
-    bool dependent_launch; /* shows under programmatic dependent launch only */
-} mutations[] = {
-    {.fault = "causal bound of the newest slot for every slot",
-     .edits = {{KERNEL, "max(length - (NEXT_N - 1) + slot, 0)", "length"}}},
-    {.fault = "causal bound one token short",
-     .edits = {{KERNEL, "length - (NEXT_N - 1) + slot", "length - NEXT_N + slot"}}},
-    {.fault = "scale missing", .edits = {{KERNEL, "sum * scale)", "sum)"}}},
-    {.fault = "one scale for the whole block", .edits = {{KERNEL, " + r % BOX_TOKENS]", "]"}}},
-    {.fault = "ReLU dropped", .edits = {{HEAD, "max.NaN.f32 %0, %1, 0f00000000;", "mov.f32 %0, %1;"}}},
-    {.fault = "ReLU after the head sum",
-     .edits = {{HEAD, "max.NaN.f32 %0, %1, 0f00000000;", "mov.f32 %0, %1;"},
-               {KERNEL, "sum * scale)", "max(sum, 0.f) * scale)"}}},
-    {.fault = "last token of a tile never written",
-     .edits = {{KERNEL, "token < limits[slot + s]", "token < limits[slot + s] && token % 64 != 63"}}},
-    {.fault = "one token past the limit written",
-     .edits = {{KERNEL, "token < limits[slot + s]", "token <= limits[slot + s]"}}},
-    {.fault = "weights of the neighbouring heads",
-     .edits = {{HEAD, "weights.get(slot, j)", "weights.get(slot, j ^ 1)"}}},
-    {.fault = "first slot's weights for every slot",
-     .edits = {{HEAD, "slot * PAIRS + j", "j"},
-               {KERNEL, "layout.weights(q.stage)) + first_slot * NUM_HEADS", "layout.weights(q.stage))"}}},
-    {.fault = "block table of the first request",
-     .edits = {{KERNEL, "request * args.table_stride", "0 * args.table_stride"}}},
-    {.fault = "neighbouring column of the block table",
-     .edits = {{KERNEL, "row[start / BLOCK_SIZE]", "row[max(start / BLOCK_SIZE - 1, 0)]"}}},
-    {.fault = "last 32 dims ignored", .edits = {{KERNEL, "step < HEAD_DIM / 32;", "step < HEAD_DIM / 32 - 1;"}}},
-    {.fault = "K of another ring stage",
-     .edits = {{KERNEL, "wgmma_descriptor<HEAD_DIM>(layout.k(kv.stage))",
-                "wgmma_descriptor<HEAD_DIM>(layout.k((kv.stage + 1) % args.stages))"}}},
-    {.fault = "swizzle of another row width",
-     .edits = {{"lib/wgmma.cuh", "ROW_BYTES == 128 ? 1", "ROW_BYTES == 128 ? 2"}}},
-    {.fault = "weights of another request",
-     .edits = {{KERNEL, "args.weights + (static_cast<i64>(", "args.weights + (0 * static_cast<i64>("}}},
-    {.fault = "cleaned one column short",
-     .edits = {{KERNEL, "min(args.clean_until - begin, PIECE)", "min(args.clean_until - 1 - begin, PIECE)"}}},
-    {.fault = "cleaned from one column early",
-     .edits = {{KERNEL, "max(begin, limit) + thread", "max(begin, limit - 1) + thread"}}},
-    {.fault = "no wait for the previous kernel",
-     .edits = {{"lib/base.cuh", "griddepcontrol.wait;", ""}},
-     .dependent_launch = true},
-};
-#define NUM_MUTATIONS (sizeof mutations / sizeof *mutations)
-
-/* What a faulty kernel has to get past: few kernels, many layouts. */
-static const struct logits_case trials[] = {
-    {.batch = 9, .next_n = 2, .heads = 64, .head_dim = 128, .block_size = 64, .max_len = 900, .out_pad = 3},
-    {.batch = 40,
-     .next_n = 2,
-     .heads = 64,
-     .head_dim = 128,
-     .block_size = 64,
-     .max_len = 300,
-     .clean = true,
-     .max_seq_len = 400},
-    {.batch = 9,
-     .next_n = 3,
-     .heads = 32,
-     .head_dim = 64,
-     .block_size = 16,
-     .min_len = 64,
-     .max_len = 700,
-     .clean = true},
-};
-#define NUM_TRIALS (sizeof trials / sizeof *trials)
 
 /* ---- Copies of the templates ---- */
 
@@ -170,20 +96,23 @@ static char *copy_templates(const struct mutation *m) {
 
 /* Whether the harness accepts everything that the kernels of these templates do. A fault of the software GPU is a
  * rejection, too. */
-static bool accepted(const char *templates, bool dependent_launch) {
+static bool accepted(const struct known_bad *family, const char *templates, bool dependent_launch) {
     attns_context *ctx = make_context("", NULL, templates);
     bool ok = true;
     if (dependent_launch)
         ok = pdl_wrong_words(ctx, 50, 100000, false, false) == 0;
-    for (size_t i = 0; i < NUM_TRIALS && ok && !dependent_launch; i++) {
+    for (size_t i = 0; i < family->num_trials && ok && !dependent_launch; i++) {
+        if (family->trials[i].variant && family->trials[i].variant != fx.variant)
+            continue;
         struct logits_data data;
         struct logits_device dev;
         struct logits_report report;
-        make_data(&data, &trials[i]);
+        make_data(&data, &family->trials[i]);
         upload_data(&dev, &data, LOGITS_PLAIN, NULL);
-        if (logits_call_run(ctx, &dev.call, fx.stream) != ATTNS_OK)
+        bool queued = logits_queue(&dev, ctx, fx.stream) == ATTNS_OK;
+        if (!queued && !software_gpu())
             fail_msg("%s", attns_last_error());
-        uint8_t *image = logits_download(&dev, fx.stream);
+        uint8_t *image = queued ? logits_download(&dev, fx.stream) : NULL;
         if (!image && !software_gpu())
             fail_msg("a kernel that was meant to be merely wrong hangs or faults");
         ok = image && logits_check(&data, image, NULL, &report);
@@ -197,24 +126,30 @@ static bool accepted(const char *templates, bool dependent_launch) {
     return ok;
 }
 
+/* The family of the kernels under test. */
+static const struct known_bad *family_under_test(void) {
+    return fx.gpu.compute_capability / 10 == 10 ? &known_bad_sm100 : &known_bad_sm90;
+}
+
 static void test_unchanged_copy_is_accepted(void **state) {
     (void)state;
     char *folder = copy_templates(NULL);
-    assert_true(accepted(folder, false));
-    assert_true(accepted(folder, true));
+    assert_true(accepted(family_under_test(), folder, false));
+    assert_true(accepted(family_under_test(), folder, true));
     remove_folder(folder);
     free(folder);
 }
 
-static void test_every_known_bad_kernel_is_rejected(void **state) {
-    (void)state;
+static void reject(bool hazards) {
+    const struct known_bad *family = family_under_test();
     size_t missed = 0;
-    for (size_t i = 0; i < NUM_MUTATIONS; i++) {
-        if (mutations[i].dependent_launch && software_gpu())
+    for (size_t i = 0; i < family->num_mutations; i++) {
+        const struct mutation *m = &family->mutations[i];
+        if (m->hazard != hazards || (m->variant && m->variant != fx.variant))
             continue;
-        char *folder = copy_templates(&mutations[i]);
-        bool passed = accepted(folder, mutations[i].dependent_launch);
-        print_message("%-10s %s\n", passed ? "ACCEPTED" : "rejected", mutations[i].fault);
+        char *folder = copy_templates(m);
+        bool passed = accepted(family, folder, m->dependent_launch);
+        print_message("%-10s %s\n", passed ? "ACCEPTED" : "rejected", m->fault);
         missed += passed;
         remove_folder(folder);
         free(folder);
@@ -222,13 +157,30 @@ static void test_every_known_bad_kernel_is_rejected(void **state) {
     assert_int_equal(missed, 0);
 }
 
-/* Without a GPU: the table and the templates still fit each other. */
+static void test_every_known_bad_kernel_is_rejected(void **state) {
+    (void)state;
+    reject(false);
+}
+
+static void test_lost_synchronisation_is_rejected(void **state) {
+    (void)state;
+    if (!software_gpu()) {
+        print_message("skipped: on a GPU these kernels may hang, and may be right\n");
+        skip();
+    }
+    reject(true);
+}
+
+/* Without a GPU: the tables and the templates still fit each other. */
 static void test_every_fault_can_be_planted(void **state) {
     (void)state;
-    for (size_t i = 0; i < NUM_MUTATIONS; i++) {
-        char *folder = copy_templates(&mutations[i]);
-        remove_folder(folder);
-        free(folder);
+    const struct known_bad *families[] = {&known_bad_sm90, &known_bad_sm100};
+    for (size_t f = 0; f < sizeof families / sizeof *families; f++) {
+        for (size_t i = 0; i < families[f]->num_mutations; i++) {
+            char *folder = copy_templates(&families[f]->mutations[i]);
+            remove_folder(folder);
+            free(folder);
+        }
     }
 }
 
@@ -242,6 +194,7 @@ int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_unchanged_copy_is_accepted),
         cmocka_unit_test(test_every_known_bad_kernel_is_rejected),
+        cmocka_unit_test(test_lost_synchronisation_is_rejected),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     fixture_close();
