@@ -61,7 +61,8 @@ __device__ __forceinline__ void widen(u32 bytes, u32 (&x)[PIECE_REGISTERS]) {
 
 struct Format {
     /* By the thread that has piece `piece` of a head's query. */
-    __device__ __forceinline__ static void store_query(u32 *slot, int head, int piece, const uint4 &bytes) {
+    __device__ __forceinline__ static void store_query(const Arguments &, int, int, u32 *slot, int head, int piece,
+                                                       const uint4 &bytes) {
         const u32 words[4] = {bytes.x, bytes.y, bytes.z, bytes.w};
 #pragma unroll
         for (int lane = 0; lane < 4; lane++) {
@@ -79,7 +80,7 @@ struct Format {
         u32 a[HALVES][PIECES / 2][4][PIECE_REGISTERS];
         float scale; /* of the token that this lane stores */
 
-        __device__ __forceinline__ void load(u32 stage) {
+        __device__ __forceinline__ void load(u32 stage, int, int) {
             scale = *shared_pointer<float>(stage + static_cast<u32>(UNIT_BYTES + own_token() * 4));
 #pragma unroll
             for (int half = 0; half < HALVES; half++)
@@ -94,7 +95,8 @@ struct Format {
         }
 
         /* Adds the product of a half with 8 heads. */
-        __device__ __forceinline__ void multiply(Accumulator &d, int half, const u32 (&b)[QUERY_REGISTERS]) const {
+        __device__ __forceinline__ void multiply(Accumulator &d, int half, const u32 (&b)[QUERY_REGISTERS],
+                                                 int) const {
 #pragma unroll
             for (int pair = 0; pair < PIECES / 2; pair++) {
                 const auto &x = a[half][pair];
@@ -107,7 +109,12 @@ struct Format {
             }
         }
 
-        __device__ __forceinline__ float score(const u32 *queries, int slot) const {
+        /* Whether `score` reads the stage, too. */
+        __device__ __forceinline__ bool keeps_stage() const {
+            return false;
+        }
+
+        __device__ __forceinline__ float score(const Arguments &, int, int slot, const u32 *queries) const {
             return score_unit(*this, queries, shared_at<float>(WEIGHTS_AT) + slot * NUM_HEADS) * scale;
         }
     };

@@ -60,9 +60,9 @@ static int query_bytes(const attns_problem *p, operand_format operands) {
     return p->num_heads * (operands == OPERANDS_F16 ? 2 * p->head_dim : row_bytes(p));
 }
 
-/* What is kept of each slot besides queries: weights, and of fp4 a word or two. */
+/* What is kept of each slot besides queries: weights, and of fp4 all scales or what sums them up. */
 static int slot_bytes(const attns_problem *p, operand_format operands) {
-    const int scales = operands == OPERANDS_MXF4 ? p->num_heads * 4 : 8;
+    const int scales = operands == OPERANDS_MXF4 ? p->num_heads * 4 : 16;
     return p->num_heads * 4 + (p->kind == ATTNS_KERNEL_FP4_LOGITS ? scales : 0);
 }
 

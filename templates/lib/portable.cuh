@@ -10,8 +10,8 @@
  * the KV is still read once.
  *
  * Needs, besides the specialised constants: Output, Accumulator, ROW_BYTES, TOKEN_SCALE_BYTES, SCALES_INTERLEAVED, and
- * QUERY_REGISTERS (what a lane needs of the queries for one product with 8 heads), SLOT_EXTRA_BYTES. run_portable takes a
- * class with `store_query` and `Keys`, see the kernels. */
+ * QUERY_REGISTERS (what a lane needs of the queries for one product with 8 heads), SLOT_EXTRA_BYTES (a multiple of 16: what
+ * is kept of a slot besides). run_portable takes a class with `load_slot`, `store_query` and `Keys`, see the kernels. */
 #include "lib/schedule.cuh"
 #include "lib/head_sum.cuh"
 
@@ -160,7 +160,7 @@ __device__ __forceinline__ float score_unit(const Keys &keys, const u32 *queries
 #pragma unroll
         for (int half = 0; half < HALVES; half++) {
             clear(d[half]);
-            keys.multiply(d[half], half, b);
+            keys.multiply(d[half], half, b, tile);
             sums[half].add(d[half], w[4 * tile]);
         }
     }
@@ -286,13 +286,17 @@ struct Ring {
 
 /* ---- A CTA's segments ----------------------------------------------------------------------------------------- */
 
-/* By all threads, between barriers: weights and limits of the request. */
-__device__ __forceinline__ void load_request(const Arguments &args, int request) {
+/* By all threads, between barriers: weights, limits and extras of the request. */
+template <class Format> __device__ __forceinline__ void load_request(const Arguments &args, int request) {
     for (int i = static_cast<int>(threadIdx.x); i < NEXT_N * NUM_HEADS; i += THREADS)
         shared_at<float>(WEIGHTS_AT)[i] =
             args.weights[(static_cast<i64>(request) * NEXT_N + i / NUM_HEADS) * args.weights_stride + i % NUM_HEADS];
     if (threadIdx.x < NEXT_N)
         shared_at<int>(LIMITS_AT)[threadIdx.x] = slot_limit(args, request, static_cast<int>(threadIdx.x));
+    if constexpr (SLOT_EXTRA_BYTES > 0) {
+        for (int slot = static_cast<int>(threadIdx.x) / 32; slot < NEXT_N; slot += WARPS)
+            Format::load_slot(args, request, slot);
+    }
 }
 
 /* By all threads, between barriers: the queries of a chunk of slots. */
@@ -307,7 +311,8 @@ template <class Format> __device__ __forceinline__ void load_queries(const Argum
         const int in_slot = i - slot * SLOT_PIECES;
         const unsigned char *from = args.q + request * args.q_stride_b + (first + slot) * args.q_stride_t;
         const uint4 bytes = *reinterpret_cast<const uint4 *>(from + in_slot * 16);
-        Format::store_query(shared_at<u32>(slot * QUERY_SLOT_BYTES), in_slot / ROW_PIECES, in_slot % ROW_PIECES, bytes);
+        Format::store_query(args, request, first + slot, shared_at<u32>(slot * QUERY_SLOT_BYTES), in_slot / ROW_PIECES,
+                            in_slot % ROW_PIECES, bytes);
     }
 }
 
@@ -352,7 +357,9 @@ template <class Format> __device__ __forceinline__ void run_portable(const Argum
             ring.enter(segment, false);
         ring.is_next = false;
         ring.fill(next);
-        load_request(args, segment.request);
+        load_request<Format>(args, segment.request);
+        if (CHUNKS == 1 && SLOT_EXTRA_BYTES > 0)
+            __syncthreads();
         if (CHUNKS == 1)
             load_queries<Format>(args, segment.request, 0);
         __syncthreads();
@@ -366,13 +373,18 @@ template <class Format> __device__ __forceinline__ void run_portable(const Argum
             const bool has_unit = unit < units;
             if (CHUNKS == 1 && !has_unit)
                 break;
+            const int first_token = segment.token + unit * UNIT_TOKENS;
+            const int token = first_token + own_token();
             typename Format::Keys keys;
+            bool keeps_stage = false;
             if (has_unit) {
-                keys.load(ring.wait());
-                ring.release();
-                ring.fill(next);
+                keys.load(ring.wait(), first_token, segment.end);
+                keeps_stage = keys.keeps_stage();
+                if (!keeps_stage) {
+                    ring.release();
+                    ring.fill(next);
+                }
             }
-            const int token = segment.token + unit * UNIT_TOKENS + own_token();
 #pragma unroll 1
             for (int slot = 0; slot < NEXT_N; slot++) {
                 if (CHUNKS > 1 && slot % CHUNK_SLOTS == 0) {
@@ -381,10 +393,15 @@ template <class Format> __device__ __forceinline__ void run_portable(const Argum
                     __syncthreads();
                 }
                 if (has_unit) {
-                    const float score = keys.score(shared_at<u32>(slot % CHUNK_SLOTS * QUERY_SLOT_BYTES), slot);
+                    const float score = keys.score(args, segment.request, slot,
+                                                   shared_at<u32>(slot % CHUNK_SLOTS * QUERY_SLOT_BYTES));
                     Output *row = args.out + (static_cast<i64>(segment.request) * NEXT_N + slot) * args.out_stride;
                     store_if(token < limits[slot], row + token, score);
                 }
+            }
+            if (keeps_stage) {
+                ring.release();
+                ring.fill(next);
             }
         }
         __syncthreads();
