@@ -214,8 +214,8 @@ struct Format {
         u32 a[HALVES][GROUPS][2][4]; /* of rows l/4 and l/4 + 8 */
         u32 stage;
         int first_token;
-        int top;                               /* scale of this lane's own token */
-        int unit_top, unit_bottom, unit_spread; /* of all tokens: largest and smallest `top`, largest spread of one */
+        int top;   /* scale of this lane's own token */
+        u32 folds; /* bit t: with slot t, folded scales give exact products */
 
         __device__ __forceinline__ void load(u32 from, int first, int end) {
             stage = from;
@@ -223,9 +223,21 @@ struct Format {
             const ScaleRange own(token_scales(stage, own_token(), first_token));
             const bool counts = first_token + own_token() < end;
             top = own.top;
-            unit_top = __reduce_max_sync(FULL_WARP, counts ? top : 0);
-            unit_bottom = __reduce_min_sync(FULL_WARP, counts ? top : 255);
-            unit_spread = __reduce_max_sync(FULL_WARP, counts ? own.spread() : 0);
+            const int unit_top = __reduce_max_sync(FULL_WARP, counts ? top : 0);
+            const int unit_bottom = __reduce_min_sync(FULL_WARP, counts ? top : 255);
+            const int unit_spread = __reduce_max_sync(FULL_WARP, counts ? own.spread() : 0);
+            folds = 0;
+            for (int slot = 0; slot < NEXT_N; slot++) {
+                const SlotScales &queries = slot_scales(slot);
+                if (unit_spread + queries.spread <= MAX_SPREAD && unit_top < 255 &&
+                    unit_top + queries.top - 254 <= MAX_EXPONENT && unit_bottom + queries.top - 254 >= -MAX_EXPONENT)
+                    folds |= 1u << slot;
+            }
+            fold();
+        }
+
+        /* Values from the stage, with scales. */
+        __device__ __forceinline__ void fold() {
 #pragma unroll
             for (int half = 0; half < HALVES; half++) {
                 u32 scales[2];
@@ -253,18 +265,8 @@ struct Format {
             load_matrices(words, stage + swizzled<ROW_BYTES>(16 * half + lane_id() % 16, 2 * pair + lane_id() / 16));
         }
 
-        /* Whether folded scales give exact products with this slot. */
-        __device__ __forceinline__ bool folds(int slot) const {
-            const SlotScales &queries = slot_scales(slot);
-            return unit_spread + queries.spread <= MAX_SPREAD && unit_top < 255 &&
-                   unit_top + queries.top - 254 <= MAX_EXPONENT && unit_bottom + queries.top - 254 >= -MAX_EXPONENT;
-        }
-
         __device__ __forceinline__ bool keeps_stage() const {
-            bool all = true;
-            for (int slot = 0; slot < NEXT_N; slot++)
-                all = all && folds(slot);
-            return !all;
+            return folds != (1u << NEXT_N) - 1;
         }
 
         __device__ __forceinline__ void multiply(Accumulator &d, int half, const u32 (&b)[QUERY_REGISTERS], int) const {
@@ -279,12 +281,14 @@ struct Format {
             mma_bf16(d, low[2], high[2], low[3], high[3], b[2], b[3]);
         }
 
-        __device__ __forceinline__ float score(const Arguments &args, int request, int slot, const u32 *queries) const {
+        __device__ __forceinline__ float score(const Arguments &args, int request, int slot, const u32 *queries) {
             const float *weights = shared_at<float>(WEIGHTS_AT) + slot * NUM_HEADS;
-            if (folds(slot))
+            if (folds >> slot & 1)
                 return score_unit(*this, queries, weights) *
                        power_of_two(clamp(top + slot_scales(slot).top - 254, -MAX_EXPONENT, MAX_EXPONENT));
-            return score_by_groups(args, request, slot, weights);
+            const float score = score_by_groups(args, request, slot, weights);
+            fold(); /* again, rather than keep it in registers that were needed */
+            return score;
         }
 
         /* Values without scales from the stage and from the queries in global memory; scales when a group is summed. */
@@ -305,7 +309,7 @@ struct Format {
 #pragma unroll
                 for (int half = 0; half < HALVES; half++)
                     clear(total[half]);
-#pragma unroll
+#pragma unroll 1
                 for (int pair = 0; pair < GROUPS / 2; pair++) {
                     u32 b[2][4];
 #pragma unroll

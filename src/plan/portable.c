@@ -76,12 +76,14 @@ static int room(const attns_target *target, int ctas_per_sm) {
     return min(target->shared_bytes_per_sm / ctas_per_sm - RESERVED_BYTES, target->shared_bytes_per_block);
 }
 
-/* Twelve warps on an SM have up to 168 registers a thread, which is enough for every shape, and are enough to keep the tensor
- * cores busy while some wait. Small CTAs wait for each other least where the request changes; a large one needs the queries
- * only once. If nothing fits, the queries come in chunks, in equal ones. */
+/* Twelve warps on an SM have up to 168 registers a thread, which is nearly always enough, and are enough to keep the tensor
+ * cores busy while some wait; eight have all that a thread can have. Small CTAs wait for each other least where the request
+ * changes; a large one needs the queries only once. If nothing fits, the queries come in chunks, in equal ones. */
 static cta_shape choose_shape(const attns_problem *p, const attns_target *target, operand_format operands) {
     static const cta_shape choices[] = {{4, 3, 0, 0}, {12, 1, 0, 0}, {4, 2, 0, 0}, {8, 1, 0, 0}};
-    for (int i = 0; i < 4; i++) {
+    const bool many_registers = p->kind == ATTNS_KERNEL_FP4_LOGITS && operands == OPERANDS_F16 && p->head_dim == 128 &&
+                                (p->next_n > 1 || p->num_heads % 16 != 0);
+    for (int i = many_registers ? 2 : 0; i < 4; i++) {
         cta_shape shape = choices[i];
         shape.chunk_slots = p->next_n;
         shape.stages = min(divide_up(ENOUGH_UNDER_WAY, shape.warps * shape.ctas_per_sm * stage_bytes(p)), MAX_STAGES);

@@ -256,13 +256,13 @@ struct Ring {
         }
     }
 
-    /* Starts as many copies as there are free stages, and units in this segment and `next`. */
-    __device__ __forceinline__ void fill(const Segment &next) {
+    /* Starts as many copies as there are free stages, and units in this segment and `next`, which is in shared memory. */
+    __device__ __forceinline__ void fill(const Segment *next) {
         while (filled < STAGES) {
             if (unit >= units_of(segment)) {
-                if (is_next || next.token == next.end)
+                if (is_next || next->token == next->end)
                     return;
-                enter(next, true);
+                enter(*next, true);
             } else {
                 start_copies();
             }
@@ -350,7 +350,7 @@ template <class Format> __device__ __forceinline__ void run_portable(const Argum
     Ring ring{args, shared_address(shared_memory) + RING_AT + static_cast<u32>(warp * STAGES * STAGE_BYTES), 0, 0, 0};
     for (int place = 0;; place ^= 1) {
         const Segment segment = segments[place];
-        const Segment next = segments[place ^ 1];
+        const Segment *next = &segments[place ^ 1];
         if (segment.token == segment.end)
             break;
         if (ring.filled == 0)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * The installed NVRTC compiles the shipped kernels without spilling registers, without local memory and without
- * serialising wgmmas. Needs no GPU; exit 77 where there is no NVRTC. Takes about 110 s of CPU time, on all CPUs. */
+ * serialising wgmmas. Needs no GPU; exit 77 where there is no NVRTC. Takes about 150 s of CPU time, on all CPUs. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -194,6 +194,13 @@ static void test_portable_on_every_target(void **state) {
             .num_epi_dtypes = 1,
         };
         check_clean(fixture, ctx, params, 4 + 1);
+        attns_precompile_params fp4 = params;
+        const attns_variant variant = ATTNS_VARIANT_FP4;
+        fp4.variants = &variant, fp4.num_variants = 1;
+        fp4.head_dims = &head_dims[i % 2];
+        fp4.acc_dtypes = fp4.epi_dtypes = NULL;
+        fp4.num_acc_dtypes = fp4.num_epi_dtypes = 0;
+        check_clean(fixture, ctx, fp4, 4);
     }
     attns_context_destroy(ctx);
 }
