@@ -119,14 +119,14 @@ bool attns_cache_bundle_visit(const char *path, attns_cache_visit_fn visit, void
 
 bool attns_cache_remove(attns_cache *cache, const uint8_t *digest, uint32_t build) {
     const attns_cache_tier *const tier = attns_cache_writable_tier(cache);
-    attns_cache_fault fault;
+    attns_cache_fault fault = {0};
     const int version_fd = tier != NULL ? attns_cache_version_open(tier, false, &fault) : -1;
     if (version_fd < 0)
-        return false;
+        return fault.code == ENOENT;
     const int shard_fd = attns_cache_shard_open(tier, version_fd, digest[0], false, &fault);
     attns_cache_fs_close(version_fd);
     if (shard_fd < 0)
-        return false;
+        return fault.code == ENOENT;
     char name[ATTNS_CACHE_ENTRY_NAME_CHARS];
     attns_cache_entry_name(name, digest, build);
     const bool gone = attns_cache_fs_unlinkat(shard_fd, name, 0) == 0 || errno == ENOENT;

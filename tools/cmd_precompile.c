@@ -121,6 +121,7 @@ static const struct argp_option option_list[] = {
 struct tally {
     bool json;
     size_t compiled, from_disk, from_memory, failed;
+    size_t not_stored;
     double compile_seconds;
     int spilled;
 };
@@ -146,6 +147,7 @@ static void count(struct tally *tally, const attns_precompile_result *result) {
         return;
     }
     tally->spilled += result->spill_bytes > 0;
+    tally->not_stored += !result->cached;
     switch (result->source) {
     case ATTNS_FROM_COMPILER:
         tally->compiled++;
@@ -170,6 +172,7 @@ static void on_kernel(void *user, size_t done, size_t total, const attns_precomp
         report_text("kernel", result->kernel);
         report_text("arch", result->arch);
         report_text("source", source_name(result));
+        report_bool("cached", result->cached);
         report_real("seconds", result->seconds);
         report_int("registers", result->registers);
         report_int("spill_bytes", result->spill_bytes);
@@ -203,7 +206,8 @@ static void print_totals(const struct tally *tally, double seconds) {
         report_int("disk", (int64_t)tally->from_disk);
         report_int("memory", (int64_t)tally->from_memory);
         report_int("failed", (int64_t)tally->failed);
-        report_int("spilled", tally->spilled);
+            report_int("spilled", tally->spilled);
+        report_int("not_stored", (int64_t)tally->not_stored);
         report_real("seconds", seconds);
         report_real("compile_seconds", tally->compile_seconds);
         report_close();
@@ -299,9 +303,13 @@ static int precompile(attns_context *ctx, const struct options *o) {
         return cli_error("precompile", "the kernels are in %s and not in --cache-dir %s, which cannot be written",
                          info.cache_dir == NULL ? "no directory" : info.cache_dir, o->context.cache_dir);
     }
-    if (info.cache_dir == NULL && tally.compiled > 0) {
+    if (info.cache_dir == NULL && tally.not_stored > 0) {
         return cli_error("precompile", "the kernels compile, but none was stored: there is no writable cache directory "
                                        "(see --cache-dir)");
+    }
+    if (tally.not_stored > 0) {
+        return cli_error("precompile", "%zu kernels compile, but could not be stored in %s", tally.not_stored,
+                         info.cache_dir);
     }
     return CLI_OK;
 }

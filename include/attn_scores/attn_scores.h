@@ -331,6 +331,7 @@ typedef struct attns_precompile_result {
     const char *arch;   /* e.g. "sm_90a" */
     attns_status status;
     attns_kernel_source source;
+    bool cached;         /* a cache holds it now; otherwise it is in this context's memory only */
     double seconds;      /* time this kernel took */
     int registers;       /* per thread; -1 where the compiler was not asked (cache hits keep the stored value) */
     int spill_bytes;     /* register spill stores, or local memory; -1 likewise */

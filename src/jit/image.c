@@ -210,6 +210,7 @@ static bool find_on_disk(attns_context *ctx, const attns_plan *plan, const attns
     image->data = entry.payload;
     image->size = entry.payload_size;
     image->source = ATTNS_FROM_DISK;
+    image->cached = true;
     image->registers = meta_number(entry.meta, "\nregisters=");
     image->spill_bytes = meta_number(entry.meta, "\nspill_bytes=");
     entry.payload = NULL;
@@ -276,7 +277,8 @@ static attns_status compile_and_publish(attns_context *ctx, const attns_plan *pl
     char meta[512];
     snprintf(meta, sizeof meta, "kernel=%s\narch=%s\nentry=%s\nregisters=%d\nspill_bytes=%d\ncompiler=NVRTC %d.%d\n",
              plan->name, arch, plan->entry, image->registers, image->spill_bytes, version / 1000, version % 1000 / 10);
-    if (!attns_cache_store(ctx->cache, key, (uint32_t)version, meta, image->data, image->size))
+    image->cached = attns_cache_store(ctx->cache, key, (uint32_t)version, meta, image->data, image->size);
+    if (!image->cached)
         keep(ctx, key, image);
     return ATTNS_OK;
 }

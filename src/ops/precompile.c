@@ -494,6 +494,7 @@ static void run_job(work_queue *work, size_t index) {
         .arch = kernel->plan.target.arch,
         .status = status,
         .source = status == ATTNS_OK ? image.source : ATTNS_FROM_COMPILER,
+        .cached = status == ATTNS_OK && image.cached,
         .seconds = now_seconds() - start,
         .registers = status == ATTNS_OK ? image.registers : -1,
         .spill_bytes = status == ATTNS_OK ? image.spill_bytes : -1,

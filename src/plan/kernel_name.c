@@ -56,6 +56,20 @@ static const char portable_mark[] = " portable";
 
 /* ---- Printing ---- */
 
+const char *attns_dtype_name(attns_dtype dtype) {
+    switch (dtype) {
+    case ATTNS_DTYPE_F32:
+        return "f32";
+    case ATTNS_DTYPE_F16:
+        return "f16";
+    case ATTNS_DTYPE_BF16:
+        return "bf16";
+    case ATTNS_DTYPE_DEFAULT:
+        return "default";
+    }
+    return "unknown";
+}
+
 void attns_kernel_name_print(const attns_problem *problem, bool portable, char *text, size_t size) {
     attns_problem copy = *problem;
     const operation *which = operations;

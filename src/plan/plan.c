@@ -14,20 +14,6 @@ enum {
     RESERVED_BYTES = 1024, /* of shared memory, by the system for each CTA, on every target from sm_80 on */
 };
 
-const char *attns_dtype_name(attns_dtype dtype) {
-    switch (dtype) {
-    case ATTNS_DTYPE_F32:
-        return "f32";
-    case ATTNS_DTYPE_F16:
-        return "f16";
-    case ATTNS_DTYPE_BF16:
-        return "bf16";
-    case ATTNS_DTYPE_DEFAULT:
-        return "default";
-    }
-    return "unknown";
-}
-
 /* ---- For the planners ---- */
 
 void attns_plan_set(attns_plan *plan, const char *placeholder, const char *value) {

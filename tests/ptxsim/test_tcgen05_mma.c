@@ -483,6 +483,160 @@ static void test_a_in_tensor_memory(void **state) {
     check_product(&four, seed++);
 }
 
+/* ---- Values and descriptors by hand ---- */
+
+/* Runs the body between the scales' copy (columns 256 to 259 and 272 to 279, from the input) and the dump of columns 0
+ * to
+ * 15. false: the report is in run->fault. */
+static bool run_body(ptx_run *run, const char *body) {
+    static text t;
+    t.used = 0;
+    add_declarations(&t);
+    add_fill(&t, TILE_WORDS);
+    say(&t, INIT VISIBLE ALLOC("512") SYNC "@!%first bra ISSUED;\n");
+    const uint64_t d = smem_descriptor(SCALE_OFFSET, 128, 128, 0);
+    for (unsigned i = 0; i < 3; i++)
+        add(&t, "add.u64 %%da, %%base, 0x%llx;\ntcgen05.cp.cta_group::1.32x128b.warpx4 [%%taddr+%u], %%da;\n",
+            (unsigned long long)(d + 32 * i), i == 0 ? SCALE_A : SCALE_B + 4 * (i - 1));
+    say(&t, body);
+    say(&t, COMMIT "ISSUED:\n" WAIT("DONE", "0") AFTER);
+    add_dump(&t, 16);
+    say(&t, DEALLOC("512") "ret;\n");
+    *run = (ptx_run){.grid = {1, 1, 1},
+                     .block = {128, 1, 1},
+                     .seed = base_seed,
+                     .step_limit = 1000000,
+                     .target = "sm_100a",
+                     .dynamic_shared_bytes = dynamic_bytes(TILE_BYTES),
+                     .tensor_bits = run->tensor_bits,
+                     .in = memory.in,
+                     .in_words = IN_WORDS,
+                     .out = memory.out,
+                     .out_words = OUT_WORDS};
+    return run_ptx(t.bytes, run);
+}
+
+/* Both matrices from the start of the tile, 8 x 16 byte pieces of 256 bytes for 8 rows. */
+#define SAME "add.u64 %da, %base, 0x0000401000080000;\n"
+#define MXF4_16                                                                                                        \
+    SAME "tcgen05.mma.cta_group::1.kind::mxf4.block_scale.block32 [%taddr], %da, %da, 0x08840480, "                    \
+         "[%taddr+256], [%taddr+272], %no;\n"
+#define F8_16 SAME "tcgen05.mma.cta_group::1.kind::f8f6f4 [%taddr], %da, %da, 0x08040010, %no;\n"
+
+/* All values 1, all scales 1: sums of 64. Scales of 255 are NaN, whatever they scale; 0 is 2^-127. */
+static void test_special_scales(void **state) {
+    ptx_run run = {0};
+    (void)state;
+    memset(memory.in, 0x22, TILE_BYTES); /* e2m1's 1 */
+    memset((uint8_t *)memory.in + SCALE_OFFSET, 127, 1536);
+    uint8_t *scales = (uint8_t *)memory.in + SCALE_OFFSET;
+    scales[5 * 16 + 4 * 1] = 255;                    /* of row 5 + 32, elements 0 to 31 */
+    scales[512 + 3 * 16 + 1] = 255;                  /* of column 3, elements 32 to 63 */
+    scales[7 * 16 + 1] = 128;                        /* row 7: 32 + 2 * 32 */
+    scales[9 * 16] = 0, scales[9 * 16 + 1] = 0;      /* row 9 */
+    scales[11 * 16 + 2] = scales[11 * 16 + 3] = 255; /* not used with id 0 */
+    memset(memory.in, 0, 8);                         /* row 0: elements 0 to 15 are zero */
+    if (!run_body(&run, MXF4_16))
+        fail_msg("%s", run.fault);
+    for (int row = 0; row < 128; row++) {
+        for (int column = 0; column < 16; column++) {
+            const uint32_t got = memory.out[row * 16 + column];
+            /* B is the same matrix: column 0 has zeros, too. */
+            const double ones = row == 0 || column == 0 ? 48 : 64;
+            double wanted = row == 7 ? ones + 32 : row == 9 ? ldexp(ones, -127) : ones;
+            if (row == 37 || column == 3)
+                assert_int_equal(got, 0x7fffffff);
+            else
+                assert_true((double)float_of(got) == wanted);
+        }
+    }
+}
+
+/* e4m3: NaN stays, in its row and column; and 448 * 448 * 32 is exact. */
+static void test_special_values(void **state) {
+    ptx_run run = {0};
+    (void)state;
+    memset(memory.in, 0x7e, TILE_BYTES);
+    ((uint8_t *)memory.in)[4 * 16 + 3] = 0xff; /* row 4, element 3 */
+    if (!run_body(&run, F8_16))
+        fail_msg("%s", run.fault);
+    for (int row = 0; row < 128; row++)
+        for (int column = 0; column < 16; column++) {
+            const uint32_t got = memory.out[row * 16 + column];
+            if (row == 4 || column == 4)
+                assert_int_equal(got, 0x7fffffff);
+            else
+                assert_true(float_of(got) == 448.f * 448.f * 32.f);
+        }
+}
+
+/* 2^16 and 31 products of 2^-12: these are 28 bits below it, so that 26 bits lose them. */
+static void test_narrow_sums(void **state) {
+    (void)state;
+    for (int bits = 0; bits <= 26; bits += 26) {
+        ptx_run run = {.tensor_bits = bits};
+        memset(memory.in, 0x08, TILE_BYTES); /* 2^-6 */
+        for (int row = 0; row < 128; row++)  /* element 0: 2^8 */
+            ((uint8_t *)memory.in)[row / 8 * 256 + row % 8 * 16] = 0x78;
+        if (!run_body(&run, F8_16))
+            fail_msg("%s", run.fault);
+        assert_true(float_of(memory.out[0]) == (bits ? 65536.f : 65536.f + 0.0078125f));
+    }
+}
+
+static void test_descriptors(void **state) {
+    static const struct {
+        const char *mma, *part;
+    } cases[] = {
+#define F8(a, idesc)                                                                                                   \
+    "add.u64 %da, %base, " a ";\ntcgen05.mma.cta_group::1.kind::f8f6f4 [%taddr], %da, %da, " idesc ", %no;\n"
+        {F8("0x0000001000080000", "0x08040010"), "bits 46 to 48"},
+        {F8("0x6000401000080000", "0x08040010"), "modes 3, 5 and 7"},
+        {F8("0x0010401000080000", "0x08040010"), "absolute"},
+        {F8("0x0100401000080000", "0x08040010"), "53 to 60"},
+        {F8("0x4000404000010010", "0x08040010"), "first row"},
+        {F8("0x0002401000080000", "0x08040010"), "base offset"},
+        {F8("0x0000401000080000", "0x08040014"), "sparse"},
+        {F8("0x0000401000080000", "0x08040018"), "must be zero"},
+        {F8("0x0000401000080000", "0x08040110"), "type of A or B"},
+        {F8("0x0000401000080000", "0x08040020"), "type of D"},
+        {F8("0x0000401000080000", "0x06040010"), "M must be 64 or 128"},
+        {F8("0x0000401000080000", "0x08000010"), "N must be"},
+        {F8("0x0000401000080000", "0x08030010"), "multiple of 16"},
+        {SAME "tcgen05.mma.cta_group::1.kind::f8f6f4 [%taddr+510], %da, %da, 0x08040010, %no;\n", "has not allocated"},
+        {SAME "add.u32 %r20, %taddr, 0x100000;\ntcgen05.mma.cta_group::1.kind::f8f6f4 [%r20], %da, %da, 0x08040010, "
+              "%no;\n",
+         "lane 0 is needed"},
+        {SAME "tcgen05.mma.cta_group::1.kind::mxf4.block_scale.block32 [%taddr], %da, %da, 0x28840480, [%taddr+256], "
+              "[%taddr+272], %no;\n",
+         "ids must be 0 or 2"},
+        {SAME "tcgen05.mma.cta_group::1.kind::mxf4.block_scale.block32 [%taddr], %da, %da, 0x08040480, [%taddr+256], "
+              "[%taddr+272], %no;\n",
+         "UE8M0"},
+        {SAME "tcgen05.mma.cta_group::1.kind::mxf4.block_scale.block32 [%taddr], %da, %da, 0x88840480, [%taddr+256], "
+              "[%taddr+272], %no;\n",
+         "K = 96"},
+        {SAME
+         "tcgen05.mma.cta_group::1.kind::mxf4.block_scale.block32 [%taddr+250], %da, %da, 0x08840480, [%taddr+256], "
+         "[%taddr+272], %no;\n",
+         "overlap D"},
+        /* Scales in one quarter of the lanes alone. */
+        {SAME "add.u64 %db, %base, 0x0000401000080000;\ntcgen05.cp.cta_group::1.128x128b [%taddr+300], %db;\n"
+              "tcgen05.mma.cta_group::1.kind::mxf4.block_scale.block32 [%taddr], %da, %da, 0x08840480, [%taddr+300], "
+              "[%taddr+272], %no;\n",
+         "must be the same in all quarters"},
+    };
+    uint64_t random = base_seed;
+    (void)state;
+    for (int i = 0; i < TILE_WORDS; i++)
+        memory.in[i] = test_random(&random);
+    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+        ptx_run run = {0};
+        if (run_body(&run, cases[i].mma) || strstr(run.fault, cases[i].part) == NULL)
+            fail_msg("case %zu: \"%s\" not in: %s", i, cases[i].part, run.fault);
+    }
+}
+
 int main(void) {
     base_seed = test_seed();
     const struct CMUnitTest tests[] = {
@@ -491,6 +645,10 @@ int main(void) {
         cmocka_unit_test(test_tf32_and_i8),
         cmocka_unit_test(test_block_scaled),
         cmocka_unit_test(test_a_in_tensor_memory),
+        cmocka_unit_test(test_special_scales),
+        cmocka_unit_test(test_special_values),
+        cmocka_unit_test(test_narrow_sums),
+        cmocka_unit_test(test_descriptors),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

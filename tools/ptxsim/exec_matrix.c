@@ -106,6 +106,12 @@ static sim_result exec_ldmatrix(sim_warp *warp, const ptx_instr *instr, uint32_t
                                                  sim_address(warp, &instr->operands[1], from), ROW_BYTES, &gap);
             if (row == NULL)
                 return SIM_FAULT;
+            if (f->layout == ROWS_16) { /* the usual one, quickly: four lanes take four bytes each */
+                for (int i = 0; i < 4; i++)
+                    memcpy(&values[m][4 * r + i], row + 4 * i, 4);
+                undefined[m] |= (gap ? 0xfu : 0) << 4 * r;
+                continue;
+            }
             for (int c = 0; c < columns; c++) {
                 const place at = place_of(f->layout, r, c);
                 values[m * f->registers + at.reg][at.lane] |= element_of(f, row, c) << at.bit;

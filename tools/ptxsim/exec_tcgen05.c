@@ -55,10 +55,12 @@ static sim_result exec_alloc(sim_warp *warp, const ptx_instr *instr, uint32_t ma
     const int column = tmem_allocate(warp, instr, (uint32_t)columns, instr->data[0] != 0, capacity_of(warp));
     if (column < 0)
         return column == -1 ? SIM_RETRY : SIM_FAULT;
+    race_meet(warp, mask); /* the lanes write together, and (as in the ISA's example) each may read at once */
     uint8_t *to = sim_access(warp, instr, 0, PTX_SHARED, address, 4, true);
     if (to == NULL)
         return SIM_FAULT;
     memcpy(to, &(uint32_t){(uint32_t)column}, 4);
+    race_meet(warp, mask);
     return SIM_DONE;
 }
 
@@ -114,23 +116,19 @@ static sim_result exec_wait(sim_warp *warp, const ptx_instr *instr, uint32_t mas
     return SIM_DONE;
 }
 
-typedef struct commit {
-    tmem_pending base;
-    uint64_t address;
-    tmem_clock clock;
-} commit;
-
 /* Arrives when what the thread had issued is done. */
 static sim_async_step commit_step(sim_cta *cta, struct sim_async *op) {
-    commit *c = (commit *)op;
+    tmem_commit *c = (tmem_commit *)op;
     for (const struct sim_async *other = cta->pending; other != op; other = other->next) {
+        if (other->kind != SIM_ASYNC_TCGEN05 || other->warp != op->warp || other->lane != op->lane)
+            continue;
         const uint8_t type = ((const tmem_pending *)other)->op.type;
-        if (other->kind == SIM_ASYNC_TCGEN05 && other->warp == op->warp && other->lane == op->lane &&
-            (type == TMEM_MMA || type == TMEM_CP || type == TMEM_CP_4X256B || type == TMEM_SHIFT))
+        if (type == TMEM_MMA || type == TMEM_CP || type == TMEM_CP_4X256B || type == TMEM_SHIFT)
             return SIM_ASYNC_BLOCKED;
     }
     tmem_tell_mbarrier(cta, &c->clock, (size_t)sim_shared_offset(c->address));
-    tmem_observe_finished(cta, op);
+    if (c->finished.time != 0)
+        race_unit_observe(cta, &op->unit, c->finished);
     sim_mbarrier_arrive_async(op, op->lane, c->address, 1);
     return SIM_ASYNC_DONE;
 }
@@ -147,11 +145,12 @@ static sim_result exec_commit(sim_warp *warp, const ptx_instr *instr, uint32_t m
             return sim_fault(warp, instr, lane, "CTA mask %#" PRIx64 ": the cluster has one CTA, bit 0", ctas);
         if (!sim_mbarrier_check(warp, instr, lane, address))
             return SIM_FAULT;
-        commit *c = (commit *)sim_async_new(warp, instr, UINT32_C(1) << lane, sizeof(*c), SIM_ASYNC_TCGEN05);
+        tmem_commit *c = (tmem_commit *)sim_async_new(warp, instr, UINT32_C(1) << lane, sizeof(*c), SIM_ASYNC_TCGEN05);
         if (c == NULL)
             return SIM_FAULT;
         c->address = address;
         tmem_commit_clock(t, warp, &c->clock);
+        c->finished = t->warps[warp->index].finished;
         c->base.base.step = commit_step;
         sim_async_queue(warp->cta, &c->base.base);
     }

@@ -153,19 +153,20 @@ static unsigned bits(uint32_t value, int first, int last) {
     return value >> first & ((1u << (last - first + 1)) - 1);
 }
 
-static tcgen05_type type_of(tcgen05_kind kind, unsigned code) {
-    static const tcgen05_type narrow[8] = {TCGEN05_E_E4M3, TCGEN05_E_E5M2, TCGEN05_E_INVALID, TCGEN05_E_E2M3,
-                                           TCGEN05_E_E3M2, TCGEN05_E_E2M1, TCGEN05_E_INVALID, TCGEN05_E_INVALID};
+/* The type that a code stands for; MMA_TYPES if none. */
+static mma_type type_of(tcgen05_kind kind, unsigned code) {
+    static const mma_type narrow[8] = {MMA_E4M3, MMA_E5M2, MMA_TYPES, MMA_E2M3,
+                                       MMA_E3M2, MMA_E2M1, MMA_TYPES, MMA_TYPES};
     switch (kind) {
     case TCGEN05_F16:
-        return code == 0 ? TCGEN05_E_F16 : code == 1 ? TCGEN05_E_BF16 : TCGEN05_E_INVALID;
+        return code == 0 ? MMA_F16 : code == 1 ? MMA_BF16 : MMA_TYPES;
     case TCGEN05_TF32:
-        return code == 2 ? TCGEN05_E_TF32 : TCGEN05_E_INVALID;
+        return code == 2 ? MMA_TF32 : MMA_TYPES;
     case TCGEN05_I8:
-        return code == 0 ? TCGEN05_E_U8 : code == 1 ? TCGEN05_E_S8 : TCGEN05_E_INVALID;
+        return code == 0 ? MMA_U8 : code == 1 ? MMA_S8 : MMA_TYPES;
     case TCGEN05_MXF4:
     case TCGEN05_MXF4NVF4:
-        return code == 1 ? TCGEN05_E_PACKED_E2M1 : TCGEN05_E_INVALID;
+        return code == 1 ? MMA_E2M1_PACKED : MMA_TYPES;
     default:
         return narrow[code];
     }
@@ -194,11 +195,11 @@ static const char *check_shape(const tcgen05_product *p, uint32_t idesc) {
         return "sparse matrices are not modelled";
     if (idesc & reserved_bits(p->kind))
         return "bits that must be zero are set";
-    if (p->a == TCGEN05_E_INVALID || p->b == TCGEN05_E_INVALID)
+    if (p->a == MMA_TYPES || p->b == MMA_TYPES)
         return "this kind does not have the type of A or B";
     if (p->kind == TCGEN05_F16 && p->a != p->b)
         return "A and B have different types";
-    if (p->kind == TCGEN05_F16 && p->a == TCGEN05_E_BF16 && p->d == TCGEN05_D_F16)
+    if (p->kind == TCGEN05_F16 && p->a == MMA_BF16 && p->d == TCGEN05_D_F16)
         return "bf16 accumulates in f32";
     if (p->m != 128 && (scaled || p->m != 64))
         return scaled ? "M must be 128" : "M must be 64 or 128";
@@ -329,7 +330,7 @@ static sim_async_step product_step(sim_cta *cta, struct sim_async *op) {
     if (tcgen05_must_wait(cta, &product->base))
         return SIM_ASYNC_BLOCKED;
     if (tcgen05_compute(product))
-        tmem_finished(cta, op);
+        tmem_finish(cta, &product->base);
     return SIM_ASYNC_DONE;
 }
 
@@ -346,8 +347,7 @@ static bool issue(tcgen05_product *p, sim_warp *warp, const ptx_instr *instr, in
         next++;
     }
     p->accumulate = sim_operand(warp, &o[next], lane) & 1;
-    if (instr->data[2] & HAS_SCALE_DOWN)
-        p->scale_down = (int)o[next + 1].bits;
+    p->scale_factor = instr->data[2] & HAS_SCALE_DOWN ? 1.0 / (double)(1 << o[next + 1].bits) : 1.0;
     if (p->a_in_tmem && p->a_layout.mn_major) {
         sim_fault(warp, instr, lane, "A in tensor memory cannot be transposed");
         return false;

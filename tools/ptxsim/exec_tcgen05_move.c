@@ -93,8 +93,9 @@ static uint32_t columns_of(const transfer *x) {
 static bool begin_transfer(transfer *x, sim_warp *warp, const ptx_instr *instr, uint64_t address, uint32_t split,
                            bool store) {
     tmem *t = tmem_if_any(warp->cta);
-    const uint32_t quarter = 32 * ((uint32_t)warp->index % 4), step = x->shape == S32X32B ? 32 : 16;
+    const uint32_t quarter = 32 * ((uint32_t)warp->index % 4);
     x->shape = (shape)instr->data[0];
+    const uint32_t step = x->shape == S32X32B ? 32 : 16;
     x->registers = (int)instr->data[1];
     x->flags = instr->data[2];
     x->lane = lane_of(address);
@@ -107,9 +108,9 @@ static bool begin_transfer(transfer *x, sim_warp *warp, const ptx_instr *instr, 
                   (uint32_t)address, x->lane, warp->index % 4, quarter, quarter + 31);
         return false;
     }
-    if (x->lane % (x->shape == S32X32B ? 32 : step) != 0) {
+    if (x->lane % step != 0) {
         sim_fault(warp, instr, -1, "address %#" PRIx32 " names lane %" PRIu32 ", which is not a multiple of %" PRIu32,
-                  (uint32_t)address, x->lane, x->shape == S32X32B ? 32 : 16);
+                  (uint32_t)address, x->lane, step);
         return false;
     }
     x->base.op = tmem_issue(t, warp, instr, store ? TMEM_ST : TMEM_LD, 0);
@@ -384,17 +385,6 @@ static int copy_lanes(cp_lanes lanes, uint32_t row, uint32_t to[4]) {
     }
 }
 
-/* 16 elements of 4 or 6 bits, packed, become bytes: of 4 bits in the middle, as e2m1 wants it, of 6 bits below (PTX
- * ISA, "Optional Decompression" and "Packing format used for matrix A"). */
-static void unpack(const uint8_t *from, int bits, uint8_t to[16]) {
-    for (int i = 0; i < 16; i++) {
-        const int at = i * bits;
-        const unsigned both = (unsigned)from[at / 8] | (unsigned)(at / 8 + 1 < 2 * bits ? from[at / 8 + 1] : 0) << 8;
-        const unsigned value = both >> at % 8 & ((1u << bits) - 1);
-        to[i] = (uint8_t)(bits == 4 ? value << 2 : value);
-    }
-}
-
 static sim_async_step copy_step(sim_cta *cta, struct sim_async *op) {
     const copy *c = (const copy *)op;
     if (tcgen05_must_wait(cta, &c->base))
@@ -407,14 +397,14 @@ static sim_async_step copy_step(sim_cta *cta, struct sim_async *op) {
         for (uint32_t piece = 0; piece < data[1]; piece++) {
             const size_t offset = tcgen05_piece(&c->layout, row, piece);
             const uint8_t *from = cta->shared + offset;
-            if (c->defined[row * data[1] + piece] && !race_unit_access(race_shared(cta), op, offset, 16, RACE_READ))
+            if (c->defined[row * data[1] + piece] && !tmem_read_shared(&c->base, offset))
                 return SIM_ASYNC_DONE;
             uint8_t bytes[16];
             uint32_t words[4];
             if (data[3] == 8)
                 memcpy(bytes, from, 16);
             else
-                unpack(from, (int)data[3], bytes);
+                tcgen05_unpack(from, (int)data[3], bytes);
             memcpy(words, bytes, 16);
             for (int l = 0; l < count; l++) {
                 for (uint32_t w = 0; w < 4; w++)
@@ -423,7 +413,7 @@ static sim_async_step copy_step(sim_cta *cta, struct sim_async *op) {
             }
         }
     }
-    tmem_finished(cta, op);
+    tmem_finish(cta, (tmem_pending *)op);
     return SIM_ASYNC_DONE;
 }
 
@@ -496,7 +486,7 @@ static sim_async_step shift_step(sim_cta *cta, struct sim_async *op) {
         for (uint32_t lane = s->lane + 31; lane > s->lane; lane--)
             set_cell(t, c, lane, t->cells[c][lane - 1], is_defined(t, c, lane - 1));
     }
-    tmem_finished(cta, op);
+    tmem_finish(cta, (tmem_pending *)op);
     return SIM_ASYNC_DONE;
 }
 
@@ -514,7 +504,8 @@ sim_result tcgen05_exec_shift(sim_warp *warp, const ptx_instr *instr, uint32_t m
         s->column = column_of(address);
         s->base.base.step = shift_step;
         s->base.op = tmem_issue(t, warp, instr, TMEM_SHIFT, 0);
-        const tmem_area area = {.column = s->column, .columns = SHIFT_COLUMNS, .groups = 3u << s->lane / 16};
+        const tmem_area area = {
+            .column = s->column, .columns = SHIFT_COLUMNS, .groups = 3u << s->lane % TMEM_LANES / 16};
         const bool aligned = s->lane % 32 == 0 && s->lane < TMEM_LANES;
         if (!aligned)
             sim_fault(warp, instr, lane, "address %#" PRIx32 " names lane %" PRIu32 ", which is not 0, 32, 64 or 96",

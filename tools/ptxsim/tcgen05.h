@@ -6,6 +6,7 @@
 #ifndef PTXSIM_TCGEN05_H_
 #define PTXSIM_TCGEN05_H_
 
+#include "mma.h"
 #include "tmem.h"
 
 /* ---- Matrices in shared memory (tcgen05_operands.c) ---- */
@@ -42,21 +43,6 @@ typedef enum tcgen05_kind {
     TCGEN05_MXF4NVF4
 } tcgen05_kind;
 
-typedef enum tcgen05_type {
-    TCGEN05_E_F16,
-    TCGEN05_E_BF16,
-    TCGEN05_E_TF32,
-    TCGEN05_E_E4M3,
-    TCGEN05_E_E5M2,
-    TCGEN05_E_E2M3,
-    TCGEN05_E_E3M2,
-    TCGEN05_E_E2M1,
-    TCGEN05_E_U8,
-    TCGEN05_E_S8,
-    TCGEN05_E_PACKED_E2M1, /* two in a byte: mxf4, mxf4nvf4 */
-    TCGEN05_E_INVALID
-} tcgen05_type;
-
 typedef enum tcgen05_accumulator { TCGEN05_D_F16, TCGEN05_D_F32, TCGEN05_D_S32 } tcgen05_accumulator;
 
 typedef struct tcgen05_scale {
@@ -69,11 +55,11 @@ typedef struct tcgen05_product {
     tmem_pending base;
     tcgen05_kind kind;
     int m, n, k;
-    tcgen05_type a, b;
+    mma_type a, b;
     tcgen05_accumulator d;
     bool negate_a, negate_b;
     bool accumulate, saturate;
-    int scale_down;                     /* D is multiplied by 2^-scale_down first */
+    double scale_factor;                /* D is multiplied by it first */
     uint32_t disabled[TMEM_LANES / 32]; /* lanes of D that stay as they are */
     uint32_t d_column, lane_offset;     /* M = 64: lanes 0-15 or 16-31 of every quarter */
     bool a_in_tmem;
@@ -91,8 +77,11 @@ static inline uint32_t tcgen05_lane(const tcgen05_product *p, int m) {
     return p->m == TMEM_LANES ? (uint32_t)m : (uint32_t)(m / 16 * 32 + m % 16) + p->lane_offset;
 }
 
-/* Elements in 16 bytes. */
-int tcgen05_in_piece(tcgen05_type type);
+/* 16 elements of 4 or 6 bits, packed, become bytes: of 4 bits in the middle, as e2m1 has it there, of 6 bits below (PTX
+ * ISA, "Optional Decompression" and "Packing format used for matrix A"). */
+void tcgen05_unpack(const uint8_t *from, int bits, uint8_t to[16]);
+/* Elements in 16 bytes of shared memory. */
+int tcgen05_in_piece(mma_type type);
 /* Checks the operands in shared memory when the product is issued; fills a_undefined, b_undefined. */
 bool tcgen05_check_operands(tcgen05_product *product);
 /* Converts the operands, with their scales, signs included: a[k * m + row], b[n * k + column]. false after sim_fault

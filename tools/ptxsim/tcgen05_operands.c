@@ -2,11 +2,8 @@
  * Operands of tcgen05: where shared memory descriptors say they lie, and what their bits mean (PTX ISA, "Shared memory
  * descriptor", "Canonical Layouts", "Packing formats", "Block Scaling"). */
 #include <inttypes.h>
-#include <math.h>
-#include <pthread.h>
 #include <string.h>
 
-#include "exec_formats.h"
 #include "tcgen05.h"
 
 /* ---- Shared memory descriptors --------------------------------------------------------------------------------- */
@@ -82,110 +79,33 @@ bool tcgen05_read_piece(sim_warp *warp, int lane, const tmem_op *op, const char 
 
 /* ---- Elements -------------------------------------------------------------------------------------------------- */
 
-int tcgen05_in_piece(tcgen05_type type) {
-    switch (type) {
-    case TCGEN05_E_TF32:
-        return 4;
-    case TCGEN05_E_F16:
-    case TCGEN05_E_BF16:
-        return 8;
-    case TCGEN05_E_PACKED_E2M1:
-        return 32;
-    default: /* of 4 or 6 bits, too: they are followed by padding */
-        return 16;
+/* Types of 4 and 6 bits that have a byte each elsewhere are packed in shared memory, 16 of them, and padded. */
+static int padded_bits(mma_type type) {
+    return type == MMA_E2M1 ? 4 : type == MMA_E2M3 || type == MMA_E3M2 ? 6 : 0;
+}
+
+int tcgen05_in_piece(mma_type type) {
+    return 128 / mma_type_bits(type);
+}
+
+void tcgen05_unpack(const uint8_t *from, int bits, uint8_t to[16]) {
+    for (int i = 0; i < 16; i++) {
+        const int at = i * bits;
+        const unsigned both = (unsigned)from[at / 8] | (unsigned)(at / 8 + 1 < 2 * bits ? from[at / 8 + 1] : 0) << 8;
+        const unsigned value = both >> at % 8 & ((1u << bits) - 1);
+        to[i] = (uint8_t)(bits == 4 ? value << 2 : value);
     }
 }
 
-static double narrow_values[TCGEN05_E_INVALID][256]; /* of types of up to 8 bits */
-static double ue8m0_values[256], ue4m3_values[256];
-static pthread_once_t tables_once = PTHREAD_ONCE_INIT;
-
-static void fill_tables(void) {
-    static const struct {
-        tcgen05_type type;
-        const char *name;
-    } formats[] = {{TCGEN05_E_E4M3, "e4m3"},
-                   {TCGEN05_E_E5M2, "e5m2"},
-                   {TCGEN05_E_E2M3, "e2m3"},
-                   {TCGEN05_E_E3M2, "e3m2"},
-                   {TCGEN05_E_E2M1, "e2m1"}};
-    for (size_t f = 0; f < sizeof(formats) / sizeof(*formats); f++) {
-        const exec_format *format = exec_find_format(formats[f].name);
-        for (unsigned i = 0; i < 1u << format->width; i++)
-            narrow_values[formats[f].type][i] = exec_decode(format, i);
-    }
-    const exec_format *e4m3 = exec_find_format("e4m3");
-    for (unsigned i = 0; i < 256; i++) {
-        narrow_values[TCGEN05_E_U8][i] = i;
-        narrow_values[TCGEN05_E_S8][i] = (int8_t)i;
-        ue8m0_values[i] = i == 255 ? (double)NAN : ldexp(1, (int)i - 127);
-        ue4m3_values[i] = exec_decode(e4m3, i & 0x7f);
-    }
-}
-
-/* The elements of 16 bytes of shared memory. */
-static void decode_piece(tcgen05_type type, const uint8_t *from, double *values) {
-    uint16_t half[8];
-    uint32_t word[4];
-    switch (type) {
-    case TCGEN05_E_F16:
-    case TCGEN05_E_BF16:
-        memcpy(half, from, 16);
-        for (int i = 0; i < 8; i++)
-            values[i] = type == TCGEN05_E_F16 ? exec_f16(half[i]) : exec_bf16(half[i]);
-        break;
-    case TCGEN05_E_TF32: /* the lower 13 bits are not used */
-        memcpy(word, from, 16);
-        for (int i = 0; i < 4; i++)
-            values[i] = (double)exec_float(word[i] & 0xffffe000);
-        break;
-    case TCGEN05_E_PACKED_E2M1:
-        for (int i = 0; i < 32; i++)
-            values[i] = narrow_values[TCGEN05_E_E2M1][from[i / 2] >> i % 2 * 4 & 15];
-        break;
-    case TCGEN05_E_E2M1: /* 8 bytes and 8 of padding */
-        for (int i = 0; i < 16; i++)
-            values[i] = narrow_values[type][from[i / 2] >> i % 2 * 4 & 15];
-        break;
-    case TCGEN05_E_E2M3: /* 12 bytes and 4 of padding */
-    case TCGEN05_E_E3M2:
-        for (int i = 0; i < 16; i++) {
-            const int at = 6 * i;
-            values[i] = narrow_values[type][((unsigned)from[at / 8] | (unsigned)from[at / 8 + 1] << 8) >> at % 8 & 63];
-        }
-        break;
-    default:
-        for (int i = 0; i < 16; i++)
-            values[i] = narrow_values[type][from[i]];
-        break;
-    }
-}
-
-/* The elements of a word of tensor memory; their number. Narrow types have a byte each: of 4 bits in its middle, of 6
- * below. */
-static int decode_word(tcgen05_type type, uint32_t word, double *values) {
-    switch (type) {
-    case TCGEN05_E_F16:
-    case TCGEN05_E_BF16:
-        for (int i = 0; i < 2; i++)
-            values[i] = type == TCGEN05_E_F16 ? exec_f16(word >> 16 * i & 0xffff) : exec_bf16(word >> 16 * i);
-        return 2;
-    case TCGEN05_E_TF32:
-        values[0] = (double)exec_float(word & 0xffffe000);
-        return 1;
-    case TCGEN05_E_PACKED_E2M1:
-        for (int i = 0; i < 8; i++)
-            values[i] = narrow_values[TCGEN05_E_E2M1][word >> 4 * i & 15];
-        return 8;
-    default:
-        for (int i = 0; i < 4; i++) {
-            const uint32_t byte = word >> 8 * i & 0xff;
-            values[i] = narrow_values[type][type == TCGEN05_E_E2M1                             ? byte >> 2 & 15
-                                            : type == TCGEN05_E_E2M3 || type == TCGEN05_E_E3M2 ? byte & 63
-                                                                                               : byte];
-        }
-        return 4;
-    }
+/* 16 bytes of shared memory as four words, in which every element has its place. */
+static void load_piece(mma_type type, const uint8_t *from, uint64_t *words) {
+    uint8_t bytes[16];
+    uint32_t narrow[4];
+    if (padded_bits(type) != 0)
+        tcgen05_unpack(from, padded_bits(type), bytes);
+    memcpy(narrow, padded_bits(type) != 0 ? bytes : from, 16);
+    for (int w = 0; w < 4; w++)
+        words[w] = narrow[w];
 }
 
 /* ---- Operands in shared memory --------------------------------------------------------------------------------- */
@@ -193,7 +113,7 @@ static int decode_word(tcgen05_type type, uint32_t word, double *values) {
 typedef struct operand {
     const char *name;
     const tcgen05_layout *layout;
-    tcgen05_type type;
+    mma_type type;
     int size, k; /* rows (M or N), and columns */
 } operand;
 
@@ -243,22 +163,26 @@ bool tcgen05_check_operands(tcgen05_product *p) {
     return (p->a_in_tmem || check_operand(p, &a, p->a_undefined)) && check_operand(p, &b, p->b_undefined);
 }
 
+/* Eight pieces at a time: K-major those of eight rows, else of eight columns of K. */
 static bool convert_operand(const tcgen05_product *p, const operand *o, const bool *undefined, double *out,
                             size_t mn_step, size_t k_step) {
-    sim_cta *cta = p->base.base.warp->cta;
-    race_memory *shared = race_shared(cta);
-    const int in_piece = tcgen05_in_piece(o->type);
-    for (size_t i = 0; i < num_pieces(o); i++) {
-        int mn, k;
-        double values[32];
-        const size_t offset = locate(o, i, &mn, &k);
-        if (!undefined[mn] && !race_unit_access(shared, &p->base.base, offset, 16, RACE_READ))
-            return false;
-        decode_piece(o->type, cta->shared + offset, values);
-        double *to = out + (size_t)mn * mn_step + (size_t)k * k_step;
-        const size_t step = o->layout->mn_major ? mn_step : k_step;
-        for (int e = 0; e < in_piece; e++)
-            to[(size_t)e * step] = values[e];
+    const sim_cta *cta = p->base.base.warp->cta;
+    const bool mn_major = o->layout->mn_major;
+    const size_t in_word = (size_t)(32 / mma_type_bits(o->type)), step = mn_major ? mn_step : k_step;
+    const size_t across = (size_t)((mn_major ? o->size : o->k) / tcgen05_in_piece(o->type));
+    for (size_t i = 0; i < num_pieces(o); i += 8 * across) {
+        for (size_t piece = i; piece < i + across; piece++) {
+            uint64_t words[SIM_LANES];
+            int mn = 0, k = 0;
+            for (size_t j = 8; j-- > 0;) {
+                const size_t offset = locate(o, piece + j * across, &mn, &k);
+                if (!undefined[mn] && !tmem_read_shared(&p->base, offset))
+                    return false;
+                load_piece(o->type, cta->shared + offset, words + 4 * j);
+            }
+            mma_decode(o->type, words, out + (size_t)mn * mn_step + (size_t)k * k_step, mn_major ? k_step : mn_step,
+                       in_word * step, step);
+        }
     }
     return true;
 }
@@ -266,26 +190,28 @@ static bool convert_operand(const tcgen05_product *p, const operand *o, const bo
 /* ---- Operands in tensor memory --------------------------------------------------------------------------------- */
 
 static void convert_a_in_tmem(tcgen05_product *p, const tmem *t, double *a) {
-    for (int m = 0; m < p->m; m++) {
-        const uint32_t lane = tcgen05_lane(p, m);
-        for (uint32_t c = 0, k = 0; c < 8; c++) {
-            double values[8];
-            const int count = decode_word(p->a, t->cells[p->a_column + c][lane], values);
-            if (!(t->written[p->a_column + c][lane / 32] >> lane % 32 & 1))
-                p->a_undefined[m] = true;
-            for (int e = 0; e < count; e++)
-                a[k++ * (uint32_t)p->m + (uint32_t)m] = values[e];
+    const size_t m = (size_t)p->m, in_word = (size_t)(32 / mma_type_bits(p->a));
+    for (size_t c = 0; c < 8; c++) {
+        const uint32_t column = p->a_column + (uint32_t)c;
+        for (int first = 0; first < p->m; first += SIM_LANES) {
+            uint64_t words[SIM_LANES];
+            for (int i = 0; i < SIM_LANES; i++) {
+                const uint32_t lane = tcgen05_lane(p, first + i);
+                words[i] = t->cells[column][lane];
+                if (!(t->written[column][lane / 32] >> lane % 32 & 1))
+                    p->a_undefined[first + i] = true;
+            }
+            mma_decode(p->a, words, a + c * in_word * m + (size_t)first, 4, 1, m);
         }
     }
 }
 
 /* The scales of a row lie in a word of lane row % 32, column row / 32, and again in each quarter of the lanes, which
- * must not differ. `rows` NULL: A's. false after sim_fault. */
+ * must not differ. false after sim_fault. */
 static bool apply_scales(tcgen05_product *p, const tmem *t, const tcgen05_scale *scale, const char *name, int size,
                          double *values, size_t mn_step, size_t k_step, bool *undefined) {
     const struct sim_async *op = &p->base.base;
     const int block = p->k / p->scales;
-    const double *table = p->ue8m0 ? ue8m0_values : ue4m3_values;
     const uint32_t used = (p->scales == 4 ? UINT32_MAX : (UINT32_C(1) << 8 * p->scales) - 1) << 8 * scale->id;
     for (int mn = 0; mn < size; mn++) {
         const uint32_t column = scale->column + (uint32_t)mn / 32;
@@ -307,7 +233,7 @@ static bool apply_scales(tcgen05_product *p, const tmem *t, const tcgen05_scale 
             return false;
         }
         for (int g = 0; g < p->scales; g++) {
-            const double factor = table[word >> 8 * (scale->id + (unsigned)g) & 0xff];
+            const double factor = mma_scale(!p->ue8m0, (uint8_t)(word >> 8 * (scale->id + (unsigned)g)));
             double *at = values + (size_t)mn * mn_step + (size_t)(g * block) * k_step;
             for (int k = 0; k < block; k++)
                 at[(size_t)k * k_step] *= factor;
@@ -325,7 +251,6 @@ bool tcgen05_convert_operands(tcgen05_product *p, double *a, double *b) {
     const tmem *t = tmem_if_any(p->base.base.warp->cta);
     const operand left = operand_a(p), right = operand_b(p);
     const size_t m = (size_t)p->m, n = (size_t)p->n, k = (size_t)p->k;
-    pthread_once(&tables_once, fill_tables);
     if (p->a_in_tmem)
         convert_a_in_tmem(p, t, a);
     else if (!convert_operand(p, &left, p->a_undefined, a, 1, m))

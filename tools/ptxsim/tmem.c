@@ -31,7 +31,7 @@ void tmem_free(sim_cta *cta) {
         return;
     for (int w = 0; w < SIM_MAX_WARPS; w++) {
         free(t->warps[w].owned);
-        free(t->warps[w].finished);
+        race_unit_free(cta, &t->warps[w].reader);
     }
     free(t->mbarriers);
     free(t);

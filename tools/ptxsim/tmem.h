@@ -54,6 +54,13 @@ typedef struct tmem_pending {
     tmem_op op;
 } tmem_pending;
 
+typedef struct tmem_commit {
+    tmem_pending base;
+    uint64_t address;   /* of the mbarrier */
+    tmem_clock clock;   /* what it tells */
+    race_done finished; /* of the operations that it covers */
+} tmem_commit;
+
 /* ---- The memory of a CTA ---- */
 
 /* Cells of one column in 16 lanes. */
@@ -74,9 +81,9 @@ typedef struct tmem_warp {
     tmem_clock heard;               /* through barriers: orders what is not tcgen05 */
     tmem_clock known;               /* what of it fence::after_thread_sync has made good for tcgen05 */
     tmem_clock told;                /* of its own operations, what fence::before_thread_sync has covered */
-    race_done *finished;            /* mma, cp and shift that are done, for commits; the last at each place */
-    size_t num_finished, finished_capacity;
-    int *owned; /* slots of registers that loads own until wait::ld */
+    race_unit reader;               /* its mma and cp, as one reader of shared memory: commits cover them in order */
+    race_done finished;             /* what is done of them */
+    int *owned;                     /* slots of registers that loads own until wait::ld */
     size_t num_owned, owned_capacity;
 } tmem_warp;
 
@@ -134,9 +141,10 @@ void tmem_fence_before(tmem *t, const sim_warp *warp);
 void tmem_fence_after(tmem *t, const sim_warp *warp);
 /* What a commit of the warp, now, tells its mbarrier. */
 void tmem_commit_clock(const tmem *t, const sim_warp *warp, tmem_clock *clock);
-/* An mma, cp or shift is done; and a commit, the operation `op`, covers those of its warp that are. */
-void tmem_finished(sim_cta *cta, struct sim_async *op);
-void tmem_observe_finished(sim_cta *cta, struct sim_async *op);
+/* Reads 16 bytes of shared memory for an mma or cp. false after sim_fault: a data race. */
+bool tmem_read_shared(const tmem_pending *op, size_t offset);
+/* An mma, cp or shift is done: commits under way that cover it take note. */
+void tmem_finish(sim_cta *cta, const tmem_pending *op);
 void tmem_tell_mbarrier(sim_cta *cta, const tmem_clock *clock, size_t offset);
 
 /* Called by the barriers, also where there is no tensor memory: a warp arrives, a phase ends, a warp has seen it end;

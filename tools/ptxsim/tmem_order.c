@@ -37,28 +37,26 @@ void tmem_commit_clock(const tmem *t, const sim_warp *warp, tmem_clock *clock) {
     clock->stored[warp->index] = w->known.stored[warp->index];
 }
 
-void tmem_finished(sim_cta *cta, struct sim_async *op) {
-    tmem_warp *w = &tmem_if_any(cta)->warps[op->warp->index];
-    const race_done done = race_unit_finish(cta, &op->unit);
-    size_t i = 0;
-    while (i < w->num_finished && w->finished[i].place != done.place)
-        i++;
-    if (i == w->finished_capacity) {
-        const size_t capacity = i == 0 ? 32 : 2 * i;
-        race_done *finished = realloc(w->finished, capacity * sizeof(*finished));
-        if (finished == NULL) /* its accesses will look as if nobody had waited for them */
-            return;
-        w->finished = finished;
-        w->finished_capacity = capacity;
-    }
-    w->finished[i] = done;
-    w->num_finished += i == w->num_finished;
+bool tmem_read_shared(const tmem_pending *op, size_t offset) {
+    sim_warp *warp = op->base.warp;
+    tmem_warp *w = &tmem_if_any(warp->cta)->warps[warp->index];
+    if (w->reader.clock == NULL)
+        race_unit_issue(&w->reader, warp, op->base.mask);
+    /* With what this operation knows. */
+    struct sim_async reader = op->base;
+    reader.unit.place = w->reader.place;
+    return race_unit_access(race_shared(warp->cta), &reader, offset, 16, RACE_READ);
 }
 
-void tmem_observe_finished(sim_cta *cta, struct sim_async *op) {
-    const tmem_warp *w = &tmem_if_any(cta)->warps[op->warp->index];
-    for (size_t i = 0; i < w->num_finished; i++)
-        race_unit_observe(cta, &op->unit, w->finished[i]);
+void tmem_finish(sim_cta *cta, const tmem_pending *op) {
+    tmem_warp *w = &tmem_if_any(cta)->warps[op->op.warp];
+    w->finished = race_unit_finish(cta, &w->reader);
+    for (struct sim_async *other = cta->pending; other != NULL; other = other->next) {
+        tmem_commit *commit = (tmem_commit *)other;
+        if (other->kind == SIM_ASYNC_TCGEN05 && commit->base.op.type == TMEM_NOTHING && other->warp == op->base.warp &&
+            commit->clock.done[op->op.warp] > op->op.number)
+            commit->finished = w->finished;
+    }
 }
 
 static tmem_mbarrier *find_mbarrier(tmem *t, size_t offset, bool make) {
