@@ -3,12 +3,13 @@
  *
  * lib/portable.cuh is the frame: what a CTA and its warps do in which order. Here is what depends on the number format.
  *
- * Where tensor cores take E2M1 with scales, they are used as they are. Elsewhere values become bfloat16, with the scales
- * folded in: those of a token relative to its largest, those of a slot's queries relative to the slot's largest; the two
- * largest are applied to the finished score. That is done only where it is exact: where the scales are so near to each other
- * that every sum of products fits into the 24 bits of a float32, and everything so far from the ends of its range that
- * powers of two may be taken out. Otherwise each group of 32 is summed without its scales, which is exact, and multiplied by
- * them afterwards. So both ways lead to the same bits, and which one a unit takes does not show, except in time. */
+ * Where tensor cores take E2M1 with scales, they are used as they are. Elsewhere values become bfloat16, with the
+ * scales folded in: those of a token relative to its largest, those of a slot's queries relative to the slot's largest;
+ * the two largest are applied to the finished score. That is done only where it is exact: where the scales are so near
+ * to each other that every sum of products fits into the 24 bits of a float32, and everything so far from the ends of
+ * its range that powers of two may be taken out. Otherwise each group of 32 is summed without its scales, which is
+ * exact, and multiplied by them afterwards. So both ways lead to the same bits, and which one a unit takes does not
+ * show, except in time. */
 #include "lib/base.cuh"
 #include "lib/output.cuh"
 
@@ -19,16 +20,16 @@ constexpr int BLOCK_SIZE = @BLOCK_SIZE@;
 constexpr int NEXT_N = @NEXT_N@;
 constexpr int WARPS = @WARPS@;
 constexpr int CTAS_PER_SM = @CTAS_PER_SM@;
-constexpr int STAGES = @STAGES@;           /* units of KV under way for each warp */
-constexpr int CHUNK_SLOTS = @CHUNK_SLOTS@; /* query slots whose queries are in shared memory at a time */
+constexpr int STAGES = @STAGES@;             /* units of KV under way for each warp */
+constexpr int CHUNK_SLOTS = @CHUNK_SLOTS@;   /* query slots whose queries are in shared memory at a time */
 constexpr int SHARED_BYTES = @SHARED_BYTES@; /* of a CTA */
 constexpr bool SCALES_INTERLEAVED = @SCALES_INTERLEAVED@;
 typedef @OUT_TYPE@ Output;
 
 #define NATIVE_MXF4 @NATIVE_MXF4@
 
-#include "lib/mma_sync.cuh"
 #include "lib/e2m1.cuh"
+#include "lib/mma_sync.cuh"
 
 constexpr bool EPI_F16 = false;
 constexpr bool WEIGHTS_IN_REGISTERS = false;
@@ -109,12 +110,11 @@ struct Format {
         __device__ __forceinline__ void load(u32 stage, int first_token, int) {
 #pragma unroll
             for (int half = 0; half < HALVES; half++) {
-                scales[half] =
-                    token_scales(stage, 16 * half + lane_id() / 4 + lane_id() % 2 * 8, first_token);
+                scales[half] = token_scales(stage, 16 * half + lane_id() / 4 + lane_id() % 2 * 8, first_token);
 #pragma unroll
                 for (int pair = 0; pair < GROUPS / 2; pair++)
-                    load_matrices(a[half][pair], stage + swizzled<ROW_BYTES>(16 * half + lane_id() % 16,
-                                                                              2 * pair + lane_id() / 16));
+                    load_matrices(a[half][pair],
+                                  stage + swizzled<ROW_BYTES>(16 * half + lane_id() % 16, 2 * pair + lane_id() / 16));
             }
         }
         __device__ __forceinline__ bool keeps_stage() const {
@@ -137,12 +137,12 @@ struct Format {
 #else
 /* ---- bfloat16 --------------------------------------------------------------------------------------------------- */
 
-/* The sum of 32 products is a multiple of 1/4 below 2^11, so a sum of all groups takes 2 + 13 bits, and as many more as their
- * scales differ by powers of two. */
+/* The sum of 32 products is a multiple of 1/4 below 2^11, so a sum of all groups takes 2 + 13 bits, and as many more as
+ * their scales differ by powers of two. */
 constexpr int MAX_SPREAD = 8;
-/* The scores before scaling are multiples of 2^-(2 + MAX_SPREAD + MAX_HEAD_SPREAD) up to 2^13, in magnitude; weights between
- * 2^-MAX_EXPONENT and 2^MAX_EXPONENT leave the sum over heads, and its roundings, within the range of float32, and so do
- * scales. */
+/* The scores before scaling are multiples of 2^-(2 + MAX_SPREAD + MAX_HEAD_SPREAD) up to 2^13, in magnitude; weights
+ * between 2^-MAX_EXPONENT and 2^MAX_EXPONENT leave the sum over heads, and its roundings, within the range of float32,
+ * and so do scales. */
 constexpr int MAX_HEAD_SPREAD = 24;
 constexpr int MAX_EXPONENT = 30;
 
@@ -159,8 +159,8 @@ __device__ __forceinline__ const SlotScales &slot_scales(int slot) {
     return shared_at<SlotScales>(SLOT_EXTRAS_AT)[slot];
 }
 
-/* x * 2^(a - 127) * 2^(b - 127) of two scales, where float32 can hold it. In two steps, of which the first is exact, as x is
- * a small multiple of 1/4. */
+/* x * 2^(a - 127) * 2^(b - 127) of two scales, where float32 can hold it. In two steps, of which the first is exact, as
+ * x is a small multiple of 1/4. */
 __device__ __forceinline__ float scale_product(float x, int a, int b) {
     if (a == 255 || b == 255)
         return __int_as_float(0x7fffffff);
@@ -304,7 +304,8 @@ struct Format {
 #pragma unroll 1
             for (int tile = 0; tile < NUM_HEADS / 8; tile++) {
                 const unsigned char *head = q + (8 * tile + lane_id() / 4) * ROW_BYTES + lane_id() % 4 * 4;
-                const u32 column_scales[2] = {q_sf[8 * tile + lane_id() % 4 * 2], q_sf[8 * tile + lane_id() % 4 * 2 + 1]};
+                const u32 column_scales[2] = {q_sf[8 * tile + lane_id() % 4 * 2],
+                                              q_sf[8 * tile + lane_id() % 4 * 2 + 1]};
                 Accumulator total[HALVES];
 #pragma unroll
                 for (int half = 0; half < HALVES; half++)

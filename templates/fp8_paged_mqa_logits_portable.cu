@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT
  * fp8_paged_mqa_logits for every architecture from sm_80 on: persistent, one pass over the KV for every next_n.
  *
- * lib/portable.cuh is the frame: what a CTA and its warps do in which order. Here is what depends on the number format: how
- * queries and keys become operands. Where the tensor cores take E4M3, they are used as they are; elsewhere both become
- * float16, which holds every E4M3 number: the queries once for each request, the keys once for each unit of 32 tokens. */
+ * lib/portable.cuh is the frame: what a CTA and its warps do in which order. Here is what depends on the number format:
+ * how queries and keys become operands. Where the tensor cores take E4M3, they are used as they are; elsewhere both
+ * become float16, which holds every E4M3 number: the queries once for each request, the keys once for each unit of 32
+ * tokens. */
 #include "lib/base.cuh"
 #include "lib/output.cuh"
 
@@ -14,8 +15,8 @@ constexpr int BLOCK_SIZE = @BLOCK_SIZE@;
 constexpr int NEXT_N = @NEXT_N@;
 constexpr int WARPS = @WARPS@;
 constexpr int CTAS_PER_SM = @CTAS_PER_SM@;
-constexpr int STAGES = @STAGES@;           /* units of KV under way for each warp */
-constexpr int CHUNK_SLOTS = @CHUNK_SLOTS@; /* query slots whose queries are in shared memory at a time */
+constexpr int STAGES = @STAGES@;             /* units of KV under way for each warp */
+constexpr int CHUNK_SLOTS = @CHUNK_SLOTS@;   /* query slots whose queries are in shared memory at a time */
 constexpr int SHARED_BYTES = @SHARED_BYTES@; /* of a CTA */
 constexpr bool ACC_F16 = @ACC_F16@;
 constexpr bool EPI_F16 = @EPI_F16@;
@@ -87,7 +88,8 @@ struct Format {
 #pragma unroll
                 for (int pair = 0; pair < PIECES / 2; pair++) {
                     u32 bytes[4];
-                    load_matrices(bytes, stage + swizzled<ROW_BYTES>(16 * half + lane_id() % 16, 2 * pair + lane_id() / 16));
+                    load_matrices(bytes,
+                                  stage + swizzled<ROW_BYTES>(16 * half + lane_id() % 16, 2 * pair + lane_id() / 16));
 #pragma unroll
                     for (int i = 0; i < 4; i++)
                         widen(bytes[i], a[half][pair][i]);
@@ -95,8 +97,7 @@ struct Format {
         }
 
         /* Adds the product of a half with 8 heads. */
-        __device__ __forceinline__ void multiply(Accumulator &d, int half, const u32 (&b)[QUERY_REGISTERS],
-                                                 int) const {
+        __device__ __forceinline__ void multiply(Accumulator &d, int half, const u32 (&b)[QUERY_REGISTERS], int) const {
 #pragma unroll
             for (int pair = 0; pair < PIECES / 2; pair++) {
                 const auto &x = a[half][pair];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Configuration of the portable kernels (templates/lib/portable.cuh): what the tensor cores are fed with, how many warps
- * share the queries of a request, and what shared memory is used for. */
+ * Configuration of the portable kernels (templates/lib/portable.cuh): what the tensor cores are fed with, how many
+ * warps share the queries of a request, and what shared memory is used for. */
 #include "plan/kernels.h"
 
 enum {
@@ -35,9 +35,10 @@ static int min(int a, int b) {
     return a < b ? a : b;
 }
 
-/* mma.sync takes E4M3 from sm_89 on, but only sm_89 and the sm_12x have it in hardware: for 90, 100, 103 and 110 ptxas 13.0
- * makes conversions to float16 and HMMA of it, for every product anew. Block scales are a feature of the sm_12x alone, and
- * only of targets with a suffix (PTX ISA, "mma"). A chip that is not known gets what every chip has. */
+/* mma.sync takes E4M3 from sm_89 on, but only sm_89 and the sm_12x have it in hardware: for 90, 100, 103 and 110
+ * ptxas 13.0 makes conversions to float16 and HMMA of it, for every product anew. Block scales are a feature of the
+ * sm_12x alone, and only of targets with a suffix (PTX ISA, "mma"). A chip that is not known gets what every chip has.
+ */
 static operand_format operands_of(const attns_problem *p, const attns_target *target) {
     const int capability = target->compute_capability;
     const bool is_12x = capability == 120 || capability == 121;
@@ -76,9 +77,10 @@ static int room(const attns_target *target, int ctas_per_sm) {
     return min(target->shared_bytes_per_sm / ctas_per_sm - RESERVED_BYTES, target->shared_bytes_per_block);
 }
 
-/* Twelve warps on an SM have up to 168 registers a thread, which is nearly always enough, and are enough to keep the tensor
- * cores busy while some wait; eight have all that a thread can have. Small CTAs wait for each other least where the request
- * changes; a large one needs the queries only once. If nothing fits, the queries come in chunks, in equal ones. */
+/* Twelve warps on an SM have up to 168 registers a thread, which is nearly always enough, and are enough to keep the
+ * tensor cores busy while some wait; eight have all that a thread can have. Small CTAs wait for each other least where
+ * the request changes; a large one needs the queries only once. If nothing fits, the queries come in chunks, in equal
+ * ones. */
 static cta_shape choose_shape(const attns_problem *p, const attns_target *target, operand_format operands) {
     static const cta_shape choices[] = {{4, 3, 0, 0}, {12, 1, 0, 0}, {4, 2, 0, 0}, {8, 1, 0, 0}};
     const bool many_registers = p->kind == ATTNS_KERNEL_FP4_LOGITS && operands == OPERANDS_F16 && p->head_dim == 128 &&

@@ -1,19 +1,20 @@
 /* SPDX-License-Identifier: MIT
- * The frame of the portable kernels. A CTA takes a share of the batch, request by request. The queries of one request lie in
- * shared memory, in the order in which lanes need them; every warp takes units of 32 tokens in turn, has its own ring of
- * stages for them, and shares nothing else, so that warps wait for each other only where the request changes. A unit's keys
- * go from the ring into registers at once, as A; its stage is filled again before the products start. The heads stream
- * past: 8 columns of B from shared memory, a product, ReLU, weights and sums; no accumulator lives longer, so that registers
- * are bounded whatever next_n and the number of heads are.
+ * The frame of the portable kernels. A CTA takes a share of the batch, request by request. The queries of one request
+ * lie in shared memory, in the order in which lanes need them; every warp takes units of 32 tokens in turn, has its own
+ * ring of stages for them, and shares nothing else, so that warps wait for each other only where the request changes. A
+ * unit's keys go from the ring into registers at once, as A; its stage is filled again before the products start. The
+ * heads stream past: 8 columns of B from shared memory, a product, ReLU, weights and sums; no accumulator lives longer,
+ * so that registers are bounded whatever next_n and the number of heads are.
  *
- * Where the queries of all slots do not fit, they pass in chunks of slots, once for every round of one unit for each warp;
- * the KV is still read once.
+ * Where the queries of all slots do not fit, they pass in chunks of slots, once for every round of one unit for each
+ * warp; the KV is still read once.
  *
  * Needs, besides the specialised constants: Output, Accumulator, ROW_BYTES, TOKEN_SCALE_BYTES, SCALES_INTERLEAVED, and
- * QUERY_REGISTERS (what a lane needs of the queries for one product with 8 heads), SLOT_EXTRA_BYTES (a multiple of 16: what
- * is kept of a slot besides). run_portable takes a class with `load_slot`, `store_query` and `Keys`, see the kernels. */
-#include "lib/schedule.cuh"
+ * QUERY_REGISTERS (what a lane needs of the queries for one product with 8 heads), SLOT_EXTRA_BYTES (a multiple of 16:
+ * what is kept of a slot besides). run_portable takes a class with `load_slot`, `store_query` and `Keys`, see the
+ * kernels. */
 #include "lib/head_sum.cuh"
+#include "lib/schedule.cuh"
 
 constexpr int UNIT_TOKENS = 32;
 constexpr int HALVES = UNIT_TOKENS / 16; /* products of 16 rows */
@@ -106,7 +107,8 @@ __device__ __forceinline__ int own_token() {
     return (lane_id() & 2) * 8 + (lane_id() & 1) * 8 + lane_id() / 4;
 }
 
-/* The sum over a lane's columns, for rows l/4 and l/4 + 8. The order of additions depends on the number of heads alone. */
+/* The sum over a lane's columns, for rows l/4 and l/4 + 8. The order of additions depends on the number of heads alone.
+ */
 struct HeadSum {
     float2 low, high;
     u32 low_f16, high_f16;
@@ -169,12 +171,12 @@ __device__ __forceinline__ float score_unit(const Keys &keys, const u32 *queries
 
 /* ---- A warp's units ------------------------------------------------------------------------------------------- */
 
-/* The stages of one warp: filled in sequence with its units of this segment, then of the next one, so that the copies do not
- * stop where the request changes. */
+/* The stages of one warp: filled in sequence with its units of this segment, then of the next one, so that the copies
+ * do not stop where the request changes. */
 struct Ring {
     const Arguments &args;
-    u32 stages;  /* address */
-    int filled;  /* stages whose copies were started and that were not read */
+    u32 stages; /* address */
+    int filled; /* stages whose copies were started and that were not read */
     int fill_at, read_at;
 
     /* The segment that is being filled from. */
@@ -198,7 +200,9 @@ struct Ring {
 #pragma unroll
         for (int box = 0; box < BOXES; box++) {
             const int start = token + box * BOX_TOKENS;
-            to[box] = start < segment.end && first_unit + lane_id() * WARPS < units_of(segment) ? row[start / BLOCK_SIZE] : -1;
+            to[box] = start < segment.end && first_unit + lane_id() * WARPS < units_of(segment)
+                          ? row[start / BLOCK_SIZE]
+                          : -1;
         }
     }
 
@@ -256,7 +260,8 @@ struct Ring {
         }
     }
 
-    /* Starts as many copies as there are free stages, and units in this segment and `next`, which is in shared memory. */
+    /* Starts as many copies as there are free stages, and units in this segment and `next`, which is in shared memory.
+     */
     __device__ __forceinline__ void fill(const Segment *next) {
         while (filled < STAGES) {
             if (unit >= units_of(segment)) {
@@ -393,8 +398,8 @@ template <class Format> __device__ __forceinline__ void run_portable(const Argum
                     __syncthreads();
                 }
                 if (has_unit) {
-                    const float score = keys.score(args, segment.request, slot,
-                                                   shared_at<u32>(slot % CHUNK_SLOTS * QUERY_SLOT_BYTES));
+                    const float score =
+                        keys.score(args, segment.request, slot, shared_at<u32>(slot % CHUNK_SLOTS * QUERY_SLOT_BYTES));
                     Output *row = args.out + (static_cast<i64>(segment.request) * NEXT_N + slot) * args.out_stride;
                     store_if(token < limits[slot], row + token, score);
                 }

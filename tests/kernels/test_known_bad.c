@@ -10,18 +10,23 @@
 
 #include "pdl.h"
 
-#define KERNEL "fp8_paged_mqa_logits_sm90.cu"
-#define HEAD   "lib/head_sum.cuh"
+#define KERNEL   "fp8_paged_mqa_logits_sm90.cu"
+#define HEAD     "lib/head_sum.cuh"
+#define FRAME    "lib/portable.cuh"
+#define WALK     "lib/walk.cuh"
+#define PORTABLE "fp8_paged_mqa_logits_portable.cu"
 
 /* Every occurrence of `find` in `file` becomes `put`; a mutation whose text is not found fails the test, so that the
  * table keeps up with the templates. None of these can hang or leave the buffers of the call. */
-static const struct mutation {
+struct mutation {
     const char *fault;
     struct {
         const char *file, *find, *put;
     } edits[2];
     bool dependent_launch; /* shows under programmatic dependent launch only */
-} mutations[] = {
+};
+
+static const struct mutation tuned_mutations[] = {
     {.fault = "causal bound of the newest slot for every slot",
      .edits = {{KERNEL, "max(length - (NEXT_N - 1) + slot, 0)", "length"}}},
     {.fault = "causal bound one token short",
@@ -61,7 +66,54 @@ static const struct mutation {
      .edits = {{"lib/base.cuh", "griddepcontrol.wait;", ""}},
      .dependent_launch = true},
 };
-#define NUM_MUTATIONS (sizeof mutations / sizeof *mutations)
+
+static const struct mutation portable_mutations[] = {
+    {.fault = "causal bound of the newest slot for every slot",
+     .edits = {{WALK, "max(length - (NEXT_N - 1) + slot, 0)", "length"}}},
+    {.fault = "scale missing", .edits = {{PORTABLE, "slot * NUM_HEADS) * scale", "slot * NUM_HEADS)"}}},
+    {.fault = "scale of another token of the unit", .edits = {{PORTABLE, "own_token() * 4", "(own_token() ^ 8) * 4"}}},
+    {.fault = "ReLU dropped", .edits = {{HEAD, "max.NaN.f32 %0, %1, 0f00000000;", "mov.f32 %0, %1;"}}},
+    {.fault = "one token past the limit written", .edits = {{FRAME, "token < limits[slot]", "token <= limits[slot]"}}},
+    {.fault = "last token of a unit never written",
+     .edits = {{FRAME, "token < limits[slot]", "token < limits[slot] && token % 32 != 31"}}},
+    {.fault = "first slot's weights for every slot",
+     .edits = {{PORTABLE, "shared_at<float>(WEIGHTS_AT) + slot * NUM_HEADS", "shared_at<float>(WEIGHTS_AT)"}}},
+    {.fault = "first slot's queries for every slot",
+     .edits = {{FRAME, "slot % CHUNK_SLOTS * QUERY_SLOT_BYTES", "0 * QUERY_SLOT_BYTES"}}},
+    {.fault = "weights of another request",
+     .edits = {{FRAME, "args.weights[(static_cast<i64>(", "args.weights[(0 * static_cast<i64>("}}},
+    {.fault = "block table of the first request",
+     .edits = {{FRAME, "segment.request * args.table_stride", "0 * args.table_stride"}}},
+    {.fault = "the other piece of 16 values",
+     .edits = {{PORTABLE, "2 * pair + lane_id() / 16", "2 * pair + 1 - lane_id() / 16"}}},
+    {.fault = "last 32 dims ignored",
+     .edits = {{PORTABLE, "pair < PIECES / 2; pair++) {\n                const auto",
+                "pair < PIECES / 2 - 1; pair++) {\n                const auto"}}},
+    {.fault = "swizzle on one side only",
+     .edits = {{FRAME, "swizzled<ROW_BYTES>(row, lane_id() % LANES_IN_ROW)",
+                "static_cast<u32>(row * ROW_BYTES + lane_id() % LANES_IN_ROW * 16)"}}},
+    {.fault = "a stage read before its copies are there",
+     .edits = {{FRAME, "copy_async_wait<STAGES>(filled - 1)", "copy_async_wait<STAGES>(STAGES)"}}},
+    {.fault = "first tile of a share left out",
+     .edits = {{WALK, "from = clamp(begin - exclusive", "from = clamp(begin + 1 - exclusive"}}},
+    {.fault = "cleaned one column short",
+     .edits = {{WALK, "min(args.clean_until - begin, PIECE)", "min(args.clean_until - 1 - begin, PIECE)"}}},
+    {.fault = "cleaned from one column early", .edits = {{WALK, "max(begin, limit) + ", "max(begin, limit - 1) + "}}},
+    {.fault = "no wait for the previous kernel",
+     .edits = {{"lib/base.cuh", "griddepcontrol.wait;", ""}},
+     .dependent_launch = true},
+};
+
+/* Those of the kernels that $ATTNS_KERNEL_FAMILY chooses. */
+static const struct mutation *mutations;
+static size_t num_mutations;
+
+static void choose_mutations(const char *family) {
+    const bool portable = family && strcmp(family, "portable") == 0;
+    mutations = portable ? portable_mutations : tuned_mutations;
+    num_mutations =
+        portable ? sizeof portable_mutations / sizeof *mutations : sizeof tuned_mutations / sizeof *mutations;
+}
 
 /* What a faulty kernel has to get past: few kernels, many layouts. */
 static const struct logits_case trials[] = {
@@ -209,7 +261,7 @@ static void test_unchanged_copy_is_accepted(void **state) {
 static void test_every_known_bad_kernel_is_rejected(void **state) {
     (void)state;
     size_t missed = 0;
-    for (size_t i = 0; i < NUM_MUTATIONS; i++) {
+    for (size_t i = 0; i < num_mutations; i++) {
         if (mutations[i].dependent_launch && software_gpu())
             continue;
         char *folder = copy_templates(&mutations[i]);
@@ -225,10 +277,14 @@ static void test_every_known_bad_kernel_is_rejected(void **state) {
 /* Without a GPU: the table and the templates still fit each other. */
 static void test_every_fault_can_be_planted(void **state) {
     (void)state;
-    for (size_t i = 0; i < NUM_MUTATIONS; i++) {
-        char *folder = copy_templates(&mutations[i]);
-        remove_folder(folder);
-        free(folder);
+    static const char *const families[] = {"tuned", "portable"};
+    for (int family = 0; family < 2; family++) {
+        choose_mutations(families[family]);
+        for (size_t i = 0; i < num_mutations; i++) {
+            char *folder = copy_templates(&mutations[i]);
+            remove_folder(folder);
+            free(folder);
+        }
     }
 }
 
@@ -239,6 +295,7 @@ int main(int argc, char **argv) {
     int code = fixture_open();
     if (code)
         return code;
+    choose_mutations(getenv("ATTNS_KERNEL_FAMILY"));
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_unchanged_copy_is_accepted),
         cmocka_unit_test(test_every_known_bad_kernel_is_rejected),
