@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * indexer_scores with a fault planted in it: the harness must reject each. `--table` only plants them, without a GPU. */
+ * indexer_scores with a fault planted in it: the harness must reject each. `--table` only plants them, without a GPU.
+ */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,16 +19,19 @@ static const struct mutation {
     const char *fault;
     int formats; /* in which it must show */
     const char *find, *put;
-    bool hazard; /* a GPU might get away with it: planted on the software GPU only. No other can hang or leave the buffers */
+    bool hazard; /* a GPU might get away with it: planted on the software GPU only. No other can hang or leave the
+                    buffers */
 } mutations[] = {
     {"one key past the length written", BOTH, "rows > 0 && left > 0", "rows > 0 && left > -1", false},
     {"last key not written", BOTH, "rows > 0 && left > 8", "rows > 0 && left > 9", false},
-    {"one row of two has the other's scores", BOTH, "at + args.scores_stride, sums.v[1]", "at + args.scores_stride, sums.v[0]", false},
+    {"one row of two has the other's scores", BOTH, "at + args.scores_stride, sums.v[1]",
+     "at + args.scores_stride, sums.v[0]", false},
     {"negative scores become zero", BOTH, "at, sums.v[0]);", "at, fmaxf(sums.v[0], 0.f));", false},
     {"queries of the first group for every group", BOTH, "first_row + lane_row(), ", "lane_row(), ", false},
     {"block table of the first request", BOTH, "row * args.table_stride", "0 * args.table_stride", false},
     {"requests in the order of groups", BOTH, "args.requests[group * args.requests_stride]", "group", false},
-    {"page of the keys before", BOTH, "planned.key / PAGE_KEYS]", "max(planned.key - UNIT_KEYS, 0) / PAGE_KEYS]", false},
+    {"page of the keys before", BOTH, "planned.key / PAGE_KEYS]", "max(planned.key - UNIT_KEYS, 0) / PAGE_KEYS]",
+     false},
     {"a page that does not exist is page 0", BOTH, "unit.page >= 0 ? unit.length - unit.key - lane_row() : 0",
      "unit.length - unit.key - lane_row()", false},
     {"last unit of a run lost", BOTH, "work.left = end - first;", "work.left = max(end - first - 1, 0ll);", false},
@@ -37,7 +41,8 @@ static const struct mutation {
     {"scales of other values", NVFP4, "scales >> lane_piece() % 2 * 16", "scales", false},
     {"a lane's two scales exchanged", NVFP4, "i < 2 ? 0x1010 : 0x3232", "i < 2 ? 0x3232 : 0x1010", false},
     {"a scale for 32 values", NVFP4, "i < 2 ? 0x1010 : 0x3232", "0x1010", false},
-    {"scales of queries left out", NVFP4, "dequantise(values, scales, operands)", "dequantise(values, 0x3838u, operands)", false},
+    {"scales of queries left out", NVFP4, "dequantise(values, scales, operands)",
+     "dequantise(values, 0x3838u, operands)", false},
     {"padding between pages of scales ignored", NVFP4, "page * args.scale_page_stride", "page * i64{64 * 8}", false},
     {"factor of the dequantisation left", NVFP4, "*= 1 / NVFP4_FACTOR", "*= 1", false},
     {"keys used before they have arrived", BOTH, "        copy_async_wait<STAGES - 1>(STAGES - 2);\n", "", true},
@@ -45,8 +50,8 @@ static const struct mutation {
 };
 #define NUM_MUTATIONS (sizeof mutations / sizeof *mutations)
 
-/* What a faulty kernel has to get past: more groups than a window, lengths around units, pages that do not exist, queries
- * with a group that is not full. */
+/* What a faulty kernel has to get past: more groups than a window, lengths around units, pages that do not exist,
+ * queries with a group that is not full. */
 static void make_trial(struct indexer_data *data, bool nvfp4) {
     const struct indexer_case c = {.nvfp4 = nvfp4,
                                    .groups = 90,

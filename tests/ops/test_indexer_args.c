@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Every wrong argument of indexer_scores, in both formats: the status, and a message with the argument's name, the value
- * given and what is accepted; and the variations that are legal. */
+ * Every wrong argument of indexer_scores, in both formats: the status, and a message with the argument's name, the
+ * value given and what is accepted; and the variations that are legal. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -126,7 +126,8 @@ static void test_presence_and_rank(void **state) {
 
 static void test_formats(void **state) {
     (void)state;
-    static const char query[] = "query: dtype is %s, accepted: bfloat16, or for NVFP4 uint8 (two float4_e2m1fn in a byte)";
+    static const char query[] =
+        "query: dtype is %s, accepted: bfloat16, or for NVFP4 uint8 (two float4_e2m1fn in a byte)";
     char message[160];
     snprintf(message, sizeof message, query, "float16");
     CHECK_WRONG(BOTH, set_dtype(QUERY, kDLFloat, 16, 1), message);
@@ -148,7 +149,8 @@ static void test_formats(void **state) {
     CHECK_WRONG(NVFP4, c.params.key_scales = NULL,
                 "key_scales: is NULL, accepted: a tensor of E4M3 scales, as query is NVFP4");
 
-    CHECK_WRONG(NVFP4, set_dtype(QUERY_SCALES, kDLFloat, 32, 1), "query_scales: dtype is float32, accepted: float8_e4m3fn");
+    CHECK_WRONG(NVFP4, set_dtype(QUERY_SCALES, kDLFloat, 32, 1),
+                "query_scales: dtype is float32, accepted: float8_e4m3fn");
     CHECK_WRONG(NVFP4, set_dtype(KEY_SCALES, kDLInt, 8, 1), "key_scales: dtype is int8, accepted: float8_e4m3fn");
     CHECK_WRONG(BOTH, set_dtype(TABLE, kDLInt, 64, 1), "block_table: dtype is int64, accepted: int32");
     CHECK_WRONG(BOTH, set_dtype(LENS, kDLInt, 64, 1), "context_lengths: dtype is int64, accepted: int32");
@@ -220,19 +222,25 @@ static void test_layout(void **state) {
     CHECK_WRONG(NVFP4, c.strides[QUERY][0] = 72, "query: stride[0] is 72, accepted: a multiple of 16 bytes");
     CHECK_WRONG(BOTH, c.strides[QUERY][0] = -128, "query: stride[0] is -128, accepted: 0 or more");
     CHECK_WRONG(BOTH, c.tensors[QUERY].byte_offset = 8, "query: address is 0x");
-    CHECK_WRONG(NVFP4, c.strides[QUERY_SCALES][0] = 12, "query_scales: stride[0] is 12, accepted: a multiple of 8 bytes");
+    CHECK_WRONG(NVFP4, c.strides[QUERY_SCALES][0] = 12,
+                "query_scales: stride[0] is 12, accepted: a multiple of 8 bytes");
     CHECK_WRONG(NVFP4, c.strides[QUERY_SCALES][1] = 2, "query_scales: stride[1] is 2, accepted: 1 (dense)");
     CHECK_WRONG(NVFP4, c.tensors[QUERY_SCALES].byte_offset = 4, "query_scales: address is 0x");
 
     CHECK_WRONG(BOTH, c.strides[KEYS][2] = 2, "key_cache: stride[2] is 2, accepted: 1 (dense)");
     CHECK_WRONG(BF16, c.strides[KEYS][1] = 136, "key_cache: stride[1] is 136, accepted: 128 (dense)");
     CHECK_WRONG(NVFP4, c.strides[KEYS][1] = 72, "key_cache: stride[1] is 72, accepted: 64 (dense)");
-    CHECK_WRONG(BF16, c.strides[KEYS][0] = 64 * 128 + 4, "key_cache: stride[0] is 8196, accepted: a multiple of 16 bytes");
-    CHECK_WRONG(NVFP4, c.strides[KEYS][0] = 64 * 72 + 8, "key_cache: stride[0] is 4616, accepted: a multiple of 16 bytes");
-    CHECK_WRONG(BF16, c.strides[KEYS][0] = 63 * 128, "key_cache: stride[0] is 8064, accepted: at least 8192 elements (the");
-    CHECK_WRONG(NVFP4, c.strides[KEYS][0] = 0, "key_cache: stride[0] is 0, accepted: at least 4096 elements (the bytes");
+    CHECK_WRONG(BF16, c.strides[KEYS][0] = 64 * 128 + 4,
+                "key_cache: stride[0] is 8196, accepted: a multiple of 16 bytes");
+    CHECK_WRONG(NVFP4, c.strides[KEYS][0] = 64 * 72 + 8,
+                "key_cache: stride[0] is 4616, accepted: a multiple of 16 bytes");
+    CHECK_WRONG(BF16, c.strides[KEYS][0] = 63 * 128,
+                "key_cache: stride[0] is 8064, accepted: at least 8192 elements (the");
+    CHECK_WRONG(NVFP4, c.strides[KEYS][0] = 0,
+                "key_cache: stride[0] is 0, accepted: at least 4096 elements (the bytes");
     CHECK_WRONG(BOTH, c.tensors[KEYS].byte_offset = 8, "key_cache: address is 0x");
-    CHECK_WRONG(BOTH, c.strides[KEYS][0] = INT64_MAX / 4, "key_cache: shape[0] is 5 with stride 2305843009213693951, accepted: a tensor that spans");
+    CHECK_WRONG(BOTH, c.strides[KEYS][0] = INT64_MAX / 4,
+                "key_cache: shape[0] is 5 with stride 2305843009213693951, accepted: a tensor that spans");
     CHECK_WRONG(NVFP4, c.strides[KEY_SCALES][0] = 516, "key_scales: stride[0] is 516, accepted: a multiple of 8 bytes");
     CHECK_WRONG(NVFP4, c.strides[KEY_SCALES][0] = 504, "key_scales: stride[0] is 504, accepted: at least 512 elements");
     CHECK_WRONG(NVFP4, c.strides[KEY_SCALES][1] = 16, "key_scales: stride[1] is 16, accepted: 8 (dense)");
@@ -264,8 +272,10 @@ static void test_missing_params(void **state) {
 static void test_the_call_checks_first(void **state) {
     (void)state;
     attns_context *ctx = NULL;
-    const attns_context_params params = {
-        .libcuda_path = "/does/not/exist", .libnvrtc_path = "/does/not/exist", .cache_dir = "", .log_level = ATTNS_LOG_ERROR};
+    const attns_context_params params = {.libcuda_path = "/does/not/exist",
+                                         .libnvrtc_path = "/does/not/exist",
+                                         .cache_dir = "",
+                                         .log_level = ATTNS_LOG_ERROR};
     assert_int_equal(attns_context_create(&ctx, &params), ATTNS_OK);
     make_call(kDLCUDA, true);
     c.params.key_scales = NULL;

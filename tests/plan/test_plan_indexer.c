@@ -18,7 +18,7 @@ enum {
     CHUNK_TABLE_BYTES = 512 * 8, /* 64-bit sums of MAX_CHUNKS of lib/schedule.cuh */
     SYSTEM_BYTES = 1024,         /* shared memory that the system takes of an SM for each CTA */
     NOTE_BYTES = 16,
-    MIN_CTA_WARPS = 4,        /* smaller ones would be bound by how many CTAs an SM takes */
+    MIN_CTA_WARPS = 4, /* smaller ones would be bound by how many CTAs an SM takes */
 };
 
 static const attns_problem problems[] = {{.kind = ATTNS_KERNEL_INDEXER_BF16}, {.kind = ATTNS_KERNEL_INDEXER_NVFP4}};
@@ -62,7 +62,8 @@ static void test_shape(void **state) {
     }
 }
 
-/* A warp's ring is STAGES units: rows of values, with NVFP4 4 bytes of scales for each of the 4 lanes of a row, a note. */
+/* A warp's ring is STAGES units: rows of values, with NVFP4 4 bytes of scales for each of the 4 lanes of a row, a note.
+ */
 static void test_shared_memory(void **state) {
     (void)state;
     for (size_t i = 0; i < 2 * NUM_ARCHS; i++) {
