@@ -27,6 +27,7 @@ constexpr int CHUNKS = @CHUNKS@;                           /* of a warpgroup */
 constexpr bool WEIGHTS_IN_REGISTERS = @WEIGHTS_IN_REGISTERS@;
 constexpr bool ACC_F16 = @ACC_F16@;
 constexpr bool EPI_F16 = @EPI_F16@;
+constexpr bool DOUBLED_RELU = false;
 typedef @OUT_TYPE@ Output;
 
 #if @ACC_F16@

@@ -13,6 +13,7 @@
 typedef attns_status (*attns_planner)(const attns_problem *problem, attns_plan *plan);
 
 attns_status attns_plan_fp8_sm90(const attns_problem *problem, attns_plan *plan);
+attns_status attns_plan_fp4_sm90(const attns_problem *problem, attns_plan *plan);
 
 /* The planner of a family for a kind of kernel; NULL if that kernel does not exist. */
 attns_planner attns_planner_of(attns_family family, attns_kernel_kind kind);
