@@ -105,6 +105,7 @@ const cli_name cli_dtype_names[] = {
 
 const cli_name cli_variant_names[] = {
     {"fp8", ATTNS_VARIANT_FP8},
+    {"fp4", ATTNS_VARIANT_FP4},
     {NULL, 0},
 };
 
@@ -198,7 +199,7 @@ void cli_strings_free(cli_strings *list) {
 
 /* ---- Context ------------------------------------------------------------------------------------------------- */
 
-enum { KEY_CACHE_DIR = 0x200, KEY_NVRTC, KEY_LIBCUDA, KEY_TEMPLATE_DIR, KEY_DUMP_DIR };
+enum { KEY_CACHE_DIR = 0x200, KEY_NVRTC, KEY_LIBCUDA, KEY_TEMPLATE_DIR, KEY_DUMP_DIR, KEY_FAMILY };
 
 static error_t parse_context(int key, char *arg, struct argp_state *state) {
     attns_context_params *params = state->input;
@@ -218,6 +219,9 @@ static error_t parse_context(int key, char *arg, struct argp_state *state) {
     case KEY_DUMP_DIR:
         params->dump_dir = arg;
         return 0;
+    case KEY_FAMILY:
+        params->kernel_family = arg;
+        return 0;
     case 'v':
         params->log_level = params->log_level == ATTNS_LOG_INFO ? ATTNS_LOG_DEBUG : ATTNS_LOG_INFO;
         return 0;
@@ -234,6 +238,8 @@ static const struct argp_option context_options[] = {
     {"libcuda", KEY_LIBCUDA, "FILE", 0, "CUDA driver library (default: $ATTNS_LIBCUDA, else libcuda.so.1)", 0},
     {"template-dir", KEY_TEMPLATE_DIR, "DIR", 0, "Read kernel templates from here instead of the built-in ones", 0},
     {"dump-dir", KEY_DUMP_DIR, "DIR", 0, "Write every filled kernel source here", 0},
+    {"family", KEY_FAMILY, "NAME", 0,
+     "Kernels: auto, tuned (made for one architecture) or portable (default: $ATTNS_KERNEL_FAMILY, else auto)", 0},
     {"verbose", 'v', NULL, 0, "Log what the library does; twice for more", 0},
     {0},
 };

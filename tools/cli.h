@@ -33,7 +33,7 @@ typedef struct cli_name {
 } cli_name;
 
 extern const cli_name cli_dtype_names[];   /* f32, f16, bf16; ends with a NULL name */
-extern const cli_name cli_variant_names[]; /* fp8 */
+extern const cli_name cli_variant_names[]; /* fp8, fp4 */
 
 /* "f32,bf16": names of a table that ends with a NULL name. */
 void cli_parse_names(const struct argp_state *state, const char *option, const char *text, const cli_name *names,
@@ -54,8 +54,8 @@ void cli_default_ints(cli_ints *list, const int *values, size_t count);
 void cli_ints_free(cli_ints *list);
 void cli_strings_free(cli_strings *list);
 
-/* --cache-dir, --nvrtc, --libcuda, --template-dir, --dump-dir and --verbose, as an argp child whose input is an
- * attns_context_params. Use: {&cli_context_argp, 0, "Library settings:", 10} among the children, and
+/* --cache-dir, --nvrtc, --libcuda, --template-dir, --dump-dir, --family and --verbose, as an argp child whose input is
+ * an attns_context_params. Use: {&cli_context_argp, 0, "Library settings:", 10} among the children, and
  * state->child_inputs[i] = &params at ARGP_KEY_INIT. Strings of the params point into argv. */
 extern const struct argp cli_context_argp;
 

@@ -25,6 +25,7 @@
 struct options {
     attns_context_params context;
     bool full, reference, json, have_seed;
+    attns_variant variant;
     uint64_t seed;
     int device;
 };
@@ -45,7 +46,7 @@ static error_t parse(int key, char *arg, struct argp_state *state) {
         o->full = true;
         return 0;
     case KEY_OP:
-        cli_parse_name(state, "--op", arg, cli_variant_names);
+        o->variant = (attns_variant)cli_parse_name(state, "--op", arg, cli_variant_names);
         return 0;
     case KEY_SEED:
         o->seed = strtoull(arg, &end, 0);
@@ -73,7 +74,7 @@ static error_t parse(int key, char *arg, struct argp_state *state) {
 static const struct argp_option option_list[] = {
     {"quick", KEY_QUICK, NULL, 0, "About 30 chosen configurations (default)", 0},
     {"full", KEY_FULL, NULL, 0, "Hundreds of random configurations besides", 0},
-    {"op", KEY_OP, "NAME", 0, "Operation: fp8 (default: fp8)", 0},
+    {"op", KEY_OP, "NAME", 0, "Operation: fp8, fp4 (default: fp8)", 0},
     {"seed", KEY_SEED, "N", 0, "Seed of the random inputs (default: from the clock)", 0},
     {"device", KEY_DEVICE, "N|sim:NAME", 0, "CUDA device (default: 0), or a simulated one that info lists", 0},
     {"reference", KEY_REFERENCE, NULL, 0,
@@ -88,7 +89,7 @@ static const struct argp_option option_list[] = {
 #define BF16 ATTNS_DTYPE_BF16
 
 /* Every class of heads, every D, block size and next_n, every dtype; layouts that are not the convenient one. */
-static const struct fp8_case quick_cases[] = {
+static const struct logits_case quick_cases[] = {
     {.batch = 4, .next_n = 1, .heads = 64, .head_dim = 128, .block_size = 64, .max_len = 2100},
     {.batch = 4, .next_n = 2, .heads = 64, .head_dim = 128, .block_size = 64, .max_len = 2100, .kv_pad_bytes = 48},
     {.batch = 3, .next_n = 3, .heads = 64, .head_dim = 128, .block_size = 64, .max_len = 1500, .out_pad = 3},
@@ -131,22 +132,35 @@ static const struct fp8_case quick_cases[] = {
 };
 #define NUM_QUICK (sizeof quick_cases / sizeof *quick_cases)
 
+/* What fp4 lacks becomes what it has besides: scales interleaved, float32 output. */
+static void adapt_to_fp4(struct logits_case *c, size_t index) {
+    if (c->head_dim == 32)
+        c->head_dim = 64;
+    c->acc_dtype = c->epi_dtype = ATTNS_DTYPE_DEFAULT;
+    c->sf_interleaved = c->block_size == 128 && index % 2;
+    if (!c->out_dtype && index % 3 == 0)
+        c->out_dtype = ATTNS_DTYPE_F32;
+}
+
 /* The chosen cases and, with --full, random ones. malloc'ed. */
-static struct fp8_case *make_cases(const struct options *o, size_t *count) {
+static struct logits_case *make_cases(const struct options *o, size_t *count) {
     size_t random = o->full ? FULL_CASES : 0;
-    struct fp8_case *more = fp8_random_cases(o->seed, random, FULL_SHAPES, FULL_TOKENS);
-    struct fp8_case *all = more ? realloc(more, (random + NUM_QUICK) * sizeof *all) : NULL;
+    struct logits_case *more = logits_random_cases(o->variant, o->seed, random, FULL_SHAPES, FULL_TOKENS);
+    struct logits_case *all = more ? realloc(more, (random + NUM_QUICK) * sizeof *all) : NULL;
     if (!all) {
         free(more);
         return NULL;
     }
-    memmove(all + NUM_QUICK, all, random * sizeof *all);
-    memcpy(all, quick_cases, sizeof quick_cases);
     struct rng r = rng_make(o->seed + 1);
     for (size_t i = 0; i < NUM_QUICK; i++) {
-        bool f16 = all[i].acc_dtype == F16 || all[i].epi_dtype == F16;
-        all[i].values = i % 2 && !f16 ? FP8_VALUES_ALL_CODES : FP8_VALUES_MODERATE;
-        all[i].seed = rng_next(&r);
+        struct logits_case c = quick_cases[i];
+        bool f16 = c.acc_dtype == F16 || c.epi_dtype == F16;
+        c.variant = o->variant;
+        c.values = i % 2 && !f16 ? LOGITS_VALUES_ALL_CODES : LOGITS_VALUES_MODERATE;
+        c.seed = rng_next(&r);
+        if (o->variant == ATTNS_VARIANT_FP4) /* which has fewer shapes: others take their place */
+            adapt_to_fp4(&c, i);
+        all[random + i] = c;
     }
     *count = random + NUM_QUICK;
     return all;
@@ -192,23 +206,24 @@ static int verify_reference(const struct options *o) {
     size_t failed = 0;
     struct rng r = rng_make(o->seed);
     for (size_t i = 0; i < REFERENCE_CASES; i++) {
-        struct fp8_case c;
-        struct fp8_data data;
+        struct logits_case c;
+        struct logits_data data;
         char text[400];
         memset(&c, 0, sizeof c);
-        fp8_random_shape(&r, &c);
-        fp8_random_layout(&r, &c, REFERENCE_TOKENS);
-        fp8_case_text(&c, text, sizeof text);
+        c.variant = o->variant;
+        logits_random_shape(&r, &c);
+        logits_random_layout(&r, &c, REFERENCE_TOKENS);
+        logits_case_text(&c, text, sizeof text);
         cli_progress_set(i, REFERENCE_CASES, "reference");
         double start = cli_now();
-        if (!fp8_data_make(&data, &c))
+        if (!logits_data_make(&data, &c))
             return CLI_FAILED;
         struct recompute_report report;
-        bool ok = fp8_recompute_check(&data, &report);
-        fp8_data_free(&data);
+        bool ok = logits_recompute_check(&data, &report);
+        logits_data_free(&data);
         failed += !ok;
-        /* The room is (H + 8) 2^-53 of the absolute sum. */
-        print_result(o, text, ok, report.compared, report.worst / ((c.heads + 8) * 0x1p-53), cli_now() - start);
+        print_result(o, text, ok, report.compared, report.worst / (logits_recompute_terms(&c) * 0x1p-53),
+                     cli_now() - start);
         if (!ok)
             cli_error("verify", "%llu wrong, %llu stray: %s", (unsigned long long)report.wrong,
                       (unsigned long long)report.stray, report.first);
@@ -217,15 +232,15 @@ static int verify_reference(const struct options *o) {
 }
 
 static size_t run_cases(const struct options *o, const struct gpu *gpu, attns_context *ctx, CUstream stream,
-                        const struct fp8_case *cases, size_t count) {
+                        const struct logits_case *cases, size_t count) {
     size_t failed = 0;
     for (size_t i = 0; i < count; i++) {
-        struct fp8_report report;
+        struct logits_report report;
         char text[400];
-        fp8_case_text(&cases[i], text, sizeof text);
+        logits_case_text(&cases[i], text, sizeof text);
         cli_progress_set(i, count, "verifying");
         double start = cli_now();
-        bool ok = fp8_run_case(gpu, ctx, stream, &cases[i], FP8_PLAIN, NULL, &report);
+        bool ok = logits_run_case(gpu, ctx, stream, &cases[i], LOGITS_PLAIN, NULL, &report);
         failed += !ok;
         print_result(o, text, ok, report.compared, report.worst, cli_now() - start);
     }
@@ -242,13 +257,13 @@ static int verify_device(struct options *o) {
     }
     attns_context *ctx = cli_context_create(&o->context);
     size_t count = 0, failed = 0;
-    struct fp8_case *cases = make_cases(o, &count);
+    struct logits_case *cases = make_cases(o, &count);
     CUstream stream = NULL;
     int code = CLI_FAILED;
     if (ctx && cases && gpu_ok(&gpu, gpu.stream_create(&stream, CU_STREAM_NON_BLOCKING), "cuStreamCreate")) {
         cli_progress_set(0, count, "compiling");
         /* A kernel that does not compile shows again in its own case. */
-        fp8_precompile(&o->context, cases, count);
+        logits_precompile(&o->context, cases, count);
         failed = run_cases(o, &gpu, ctx, stream, cases, count);
         code = print_total(o, count, failed, gpu.name);
     }
@@ -273,6 +288,7 @@ int tool_verify(int argc, char **argv) {
                                      NULL};
     struct options options;
     memset(&options, 0, sizeof options);
+    options.variant = ATTNS_VARIANT_FP8;
     argp_parse(&argp, argc, argv, 0, NULL, &options);
     if (!options.have_seed) {
         struct timespec now;

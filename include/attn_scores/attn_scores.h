@@ -328,6 +328,10 @@ ATTNS_API attns_status attns_precompile_paged_mqa_logits(attns_context *ctx, con
 ATTNS_API attns_status attns_reference_fp8_paged_mqa_logits(const attns_fp8_paged_mqa_logits_params *params,
                                                             const DLTensor *abs_sum);
 
+/* Likewise; abs_sum receives sum_h |w_h| * sum_d |q_d * k_d|, of the numbers with their scales. */
+ATTNS_API attns_status attns_reference_fp4_paged_mqa_logits(const attns_fp4_paged_mqa_logits_params *params,
+                                                            const DLTensor *abs_sum);
+
 /* ---- Information --------------------------------------------------------------------------------------------- */
 
 typedef struct attns_info {

@@ -10,6 +10,7 @@ typedef struct number_format {
     int mantissa_bits;
 } number_format;
 
+static const number_format e2m1 = {2, 1};
 static const number_format e4m3 = {4, 3};
 static const number_format f16 = {5, 10};
 static const number_format bf16 = {8, 7};
@@ -68,6 +69,20 @@ uint8_t attns_double_to_e4m3(double value) {
     else if (!isinf(value))
         code = encode_magnitude(e4m3, fabs(value), 0x7e);
     return (uint8_t)(sign | code);
+}
+
+double attns_e2m1_to_double(uint8_t code) {
+    return copysign(decode_magnitude(e2m1, code & 7u), code & 8u ? -1 : 1);
+}
+
+uint8_t attns_double_to_e2m1(double value) {
+    const unsigned sign = signbit(value) ? 8 : 0;
+    const unsigned code = isfinite(value) ? encode_magnitude(e2m1, fabs(value), 7) : 7;
+    return (uint8_t)(sign | code);
+}
+
+double attns_e8m0_to_double(uint8_t code) {
+    return code == 255 ? (double)NAN : ldexp(1, code - 127);
 }
 
 static double decode16(number_format format, uint16_t code) {

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * fp8_paged_mqa_logits on the CPU, in double.
+ * fp8_paged_mqa_logits and fp4_paged_mqa_logits on the CPU, in double.
  *
  * A product of two E4M3 numbers is a multiple of 2^-18 and the sum of 128 of them stays below 2^25, so that the dot
- * products are exact in double in any order; only the weights, the head sum and the token's scale round. */
+ * products are exact in double in any order; only the weights, the head sum and the token's scale round. A number of
+ * MXFP4 with its scale is exact in double too, and so is a product of two (2^-256 to 36 * 2^254 in magnitude); the dot
+ * products are exact where the scales lie within 2^40 of each other, and round like any sum in double elsewhere. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,7 +22,7 @@
 typedef struct reference {
     attns_logits_args args;
     attns_tensor abs_sum; /* data NULL if not wanted */
-    double e4m3[256];
+    double e4m3[256], e2m1[16], e8m0[256];
     double *q;     /* [H, D] of the slot at work */
     double *abs_q; /* its magnitudes */
 } reference;
@@ -29,8 +31,10 @@ typedef struct reference {
 typedef struct key_tile {
     double keys[MAX_HEAD_DIM][TILE_TOKENS];
     double abs_keys[MAX_HEAD_DIM][TILE_TOKENS];
-    double scales[TILE_TOKENS];
+    double scales[TILE_TOKENS]; /* of whole tokens: fp8's; 1 for fp4 */
 } key_tile;
+
+#define VALUES_PER_SCALE 32 /* of MXFP4 */
 
 static const attns_dtype_set float64_dtype = {"float64", {{kDLFloat, 64, 1}}, 1};
 
@@ -79,14 +83,58 @@ static int64_t visible_tokens(const attns_logits_args *args, int64_t request, in
     return limit > 0 ? limit : 0;
 }
 
-static void load_query(reference *ref, int64_t request, int64_t slot) {
-    const attns_tensor *const q = &ref->args.q;
-    const uint8_t *const codes = (const uint8_t *)(q->data + request * q->stride[0] + slot * q->stride[1]);
-    const int count = ref->args.problem.num_heads * ref->args.problem.head_dim; /* heads and dims are dense */
-    for (int i = 0; i < count; i++) {
-        ref->q[i] = ref->e4m3[codes[i]];
-        ref->abs_q[i] = fabs(ref->q[i]);
+/* One row of D numbers. */
+static void decode_fp8(const reference *ref, const uint8_t *codes, double *values) {
+    for (int d = 0; d < ref->args.problem.head_dim; d++)
+        values[d] = ref->e4m3[codes[d]];
+}
+
+static void decode_fp4(const reference *ref, const uint8_t *codes, const uint8_t *scales, double *values) {
+    for (int d = 0; d < ref->args.problem.head_dim; d++) {
+        const unsigned code = d % 2 ? codes[d / 2] >> 4u : codes[d / 2] & 15u;
+        values[d] = ref->e2m1[code] * ref->e8m0[scales[d / VALUES_PER_SCALE]];
     }
+}
+
+static void load_query(reference *ref, int64_t request, int64_t slot) {
+    const attns_problem *const p = &ref->args.problem;
+    const attns_tensor *const q = &ref->args.q, *const q_sf = &ref->args.q_sf;
+    const uint8_t *codes = (const uint8_t *)(q->data + request * q->stride[0] + slot * q->stride[1]);
+    for (int h = 0; h < p->num_heads; h++) { /* heads and dims are dense */
+        double *const values = ref->q + h * p->head_dim;
+        if (p->kind == ATTNS_KERNEL_FP4_LOGITS) {
+            const char *const word = q_sf->data + request * q_sf->stride[0] + slot * q_sf->stride[1];
+            const uint32_t bits = (uint32_t)read_int32(word + h * (int64_t)sizeof(int32_t));
+            uint8_t scales[4];
+            for (unsigned k = 0; k < 4; k++)
+                scales[k] = (uint8_t)(bits >> 8 * k);
+            decode_fp4(ref, codes, scales, values);
+            codes += p->head_dim / 2;
+        } else {
+            decode_fp8(ref, codes, values);
+            codes += p->head_dim;
+        }
+    }
+    for (int i = 0; i < p->num_heads * p->head_dim; i++)
+        ref->abs_q[i] = fabs(ref->q[i]);
+}
+
+/* Where the scales of a token lie among those of its block. */
+static int64_t scale_slot(const attns_problem *p, int64_t token) {
+    return p->kv_sf_interleaved ? token % 32 * 4 + token / 32 : token;
+}
+
+/* The numbers and the scale of one token. */
+static double load_key(const reference *ref, const uint8_t *block, int64_t token, double *values) {
+    const attns_problem *const p = &ref->args.problem;
+    const int64_t block_size = p->block_size;
+    if (p->kind == ATTNS_KERNEL_FP4_LOGITS) {
+        const int64_t scales = block_size * p->head_dim / 2 + scale_slot(p, token) * (p->head_dim / VALUES_PER_SCALE);
+        decode_fp4(ref, block + token * p->head_dim / 2, block + scales, values);
+        return 1;
+    }
+    decode_fp8(ref, block + token * p->head_dim, values);
+    return read_little_endian_float32(block + block_size * p->head_dim + token * (int64_t)sizeof(float));
 }
 
 /* Tokens [first, first + count) of a request; a tile lies within one block, as every block size is a multiple of it.
@@ -94,7 +142,6 @@ static void load_query(reference *ref, int64_t request, int64_t slot) {
 static void load_keys(const reference *ref, int64_t request, int64_t first, int64_t count, key_tile *tile) {
     const attns_logits_args *const args = &ref->args;
     const int64_t block_size = args->problem.block_size;
-    const int head_dim = args->problem.head_dim;
     const char *const table = args->block_tables.data + request * args->block_tables.stride[0];
     const int64_t id = read_int32(table + first / block_size * args->block_tables.stride[1]);
     if (id < 0 || id >= args->num_blocks) {
@@ -103,13 +150,12 @@ static void load_keys(const reference *ref, int64_t request, int64_t first, int6
     }
     const uint8_t *const block = (const uint8_t *)(args->kv.data + id * args->kv.stride[0]);
     for (int i = 0; i < TILE_TOKENS; i++) {
-        const int64_t token = first % block_size + (i < count ? i : count - 1);
-        const uint8_t *const codes = block + token * head_dim;
-        for (int d = 0; d < head_dim; d++) {
-            tile->keys[d][i] = ref->e4m3[codes[d]];
-            tile->abs_keys[d][i] = fabs(tile->keys[d][i]);
+        double values[MAX_HEAD_DIM];
+        tile->scales[i] = load_key(ref, block, first % block_size + (i < count ? i : count - 1), values);
+        for (int d = 0; d < args->problem.head_dim; d++) {
+            tile->keys[d][i] = values[d];
+            tile->abs_keys[d][i] = fabs(values[d]);
         }
-        tile->scales[i] = read_little_endian_float32(block + block_size * head_dim + token * (int64_t)sizeof(float));
     }
 }
 
@@ -195,31 +241,45 @@ static void compute_row(reference *ref, int64_t request, int64_t slot, key_tile 
     }
 }
 
-attns_status attns_reference_fp8_paged_mqa_logits(const attns_fp8_paged_mqa_logits_params *params,
-                                                  const DLTensor *abs_sum) {
-    reference ref;
-    ATTNS_TRY(attns_fp8_args_read(params, kDLCPU, &ref.args));
-    ATTNS_TRY(read_abs_sum(abs_sum, &ref));
-    if (ref.args.batch == 0)
+/* The arguments are read. */
+static attns_status compute(reference *ref, const DLTensor *abs_sum) {
+    ATTNS_TRY(read_abs_sum(abs_sum, ref));
+    if (ref->args.batch == 0)
         return ATTNS_OK;
 
-    const size_t q_count = (size_t)ref.args.problem.num_heads * (size_t)ref.args.problem.head_dim;
-    ref.q = malloc(2 * q_count * sizeof *ref.q);
+    const size_t q_count = (size_t)ref->args.problem.num_heads * (size_t)ref->args.problem.head_dim;
+    ref->q = malloc(2 * q_count * sizeof *ref->q);
     key_tile *const tile = malloc(sizeof *tile);
-    if (!ref.q || !tile) {
-        free(ref.q);
+    if (!ref->q || !tile) {
+        free(ref->q);
         free(tile);
         return attns_fail(ATTNS_ERROR_OUT_OF_MEMORY, "reference: no memory for %zu queries and a tile of keys",
                           q_count);
     }
-    ref.abs_q = ref.q + q_count;
-    for (int code = 0; code < 256; code++)
-        ref.e4m3[code] = attns_e4m3_to_double((uint8_t)code);
-
-    for (int64_t request = 0; request < ref.args.batch; request++)
-        for (int64_t slot = 0; slot < ref.args.problem.next_n; slot++)
-            compute_row(&ref, request, slot, tile);
-    free(ref.q);
+    ref->abs_q = ref->q + q_count;
+    for (int code = 0; code < 256; code++) {
+        ref->e4m3[code] = attns_e4m3_to_double((uint8_t)code);
+        ref->e8m0[code] = attns_e8m0_to_double((uint8_t)code);
+        ref->e2m1[code & 15] = attns_e2m1_to_double((uint8_t)code);
+    }
+    for (int64_t request = 0; request < ref->args.batch; request++)
+        for (int64_t slot = 0; slot < ref->args.problem.next_n; slot++)
+            compute_row(ref, request, slot, tile);
+    free(ref->q);
     free(tile);
     return ATTNS_OK;
+}
+
+attns_status attns_reference_fp8_paged_mqa_logits(const attns_fp8_paged_mqa_logits_params *params,
+                                                  const DLTensor *abs_sum) {
+    reference ref;
+    ATTNS_TRY(attns_fp8_args_read(params, kDLCPU, &ref.args));
+    return compute(&ref, abs_sum);
+}
+
+attns_status attns_reference_fp4_paged_mqa_logits(const attns_fp4_paged_mqa_logits_params *params,
+                                                  const DLTensor *abs_sum) {
+    reference ref;
+    ATTNS_TRY(attns_fp4_args_read(params, kDLCPU, &ref.args));
+    return compute(&ref, abs_sum);
 }

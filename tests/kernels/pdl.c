@@ -8,13 +8,13 @@
 #include "jit/nvrtc.h"
 
 #define VARIANTS 4
-#define COPIES   6
+#define COPIES   7
 
 static const char helper_source[] =
     "struct Copies {\n"
-    "    unsigned *to[6];\n"
-    "    const unsigned *from[6];\n"
-    "    unsigned long long words[6];\n"
+    "    unsigned *to[7];\n"
+    "    const unsigned *from[7];\n"
+    "    unsigned long long words[7];\n"
     "    unsigned long long spin_ns;\n"
     "};\n"
     "__device__ unsigned long long now() {\n"
@@ -28,7 +28,7 @@ static const char helper_source[] =
     "    while (now() - start < c.spin_ns)\n"
     "        ;\n"
     "    const unsigned long long step = gridDim.x * blockDim.x;\n"
-    "    for (int k = 0; k < 6; k++)\n"
+    "    for (int k = 0; k < 7; k++)\n"
     "        for (unsigned long long i = blockIdx.x * blockDim.x + threadIdx.x; i < c.words[k]; i += step)\n"
     "            c.to[k][i] = c.from[k][i];\n"
     "}\n"
@@ -92,10 +92,12 @@ static void launch(CUfunction function, unsigned blocks, bool early, void **argu
     must(fx.gpu.launch_kernel_ex(&config, function, arguments, NULL));
 }
 
-static void fill_copies(struct copies *c, const struct fp8_device *to, const struct fp8_device *from, int64_t spin_ns) {
+static void fill_copies(struct copies *c, const struct logits_device *to, const struct logits_device *from,
+                        int64_t spin_ns) {
     const struct gpu_buffer *const pairs[COPIES][2] = {
         {&to->q, &from->q},           {&to->kv, &from->kv},     {&to->weights, &from->weights},
-        {&to->tables, &from->tables}, {&to->lens, &from->lens}, {&to->meta, &from->meta}};
+        {&to->tables, &from->tables}, {&to->lens, &from->lens}, {&to->meta, &from->meta},
+        {&to->q_sf, &from->q_sf}};
     for (int i = 0; i < COPIES; i++) {
         c->to[i] = pairs[i][0]->ptr;
         c->from[i] = pairs[i][1]->ptr;
@@ -108,35 +110,36 @@ static void fill_copies(struct copies *c, const struct fp8_device *to, const str
 uint64_t pdl_wrong_words(attns_context *ctx, int rounds, int64_t spin_ns, bool with_schedule, bool chained) {
     struct helpers helpers;
     load_helpers(&helpers);
-    struct fp8_case c = {.batch = 24,
-                         .next_n = 2,
-                         .heads = 64,
-                         .head_dim = 128,
-                         .block_size = 64,
-                         .max_len = 1500,
-                         .max_seq_len = 1500,
-                         .table_width = 24,
-                         .pool_blocks = 200,
-                         .num_shares = with_schedule ? fx.gpu.num_sms : 0};
-    struct fp8_data data[VARIANTS];
-    struct fp8_device variants[VARIANTS], work[2];
+    struct logits_case c = {.batch = 24,
+                            .next_n = 2,
+                            .heads = 64,
+                            .head_dim = 128,
+                            .block_size = 64,
+                            .max_len = 1500,
+                            .max_seq_len = 1500,
+                            .table_width = 24,
+                            .pool_blocks = 200,
+                            .num_shares = with_schedule ? fx.gpu.num_sms : 0};
+    struct logits_data data[VARIANTS];
+    struct logits_device variants[VARIANTS], work[2];
     /* Each variant alone: its output, and its schedule, are what the rounds must reproduce. */
     for (int v = 0; v < VARIANTS; v++) {
         make_data(&data[v], &c);
-        upload_data(&variants[v], &data[v], FP8_PLAIN, NULL);
-        assert_int_equal(fp8_queue(&variants[v], fx.ctx, fx.stream), ATTNS_OK);
-        uint8_t *image = fp8_download(&variants[v], fx.stream);
+        upload_data(&variants[v], &data[v], LOGITS_PLAIN, NULL);
+        assert_int_equal(logits_queue(&variants[v], fx.ctx, fx.stream), ATTNS_OK);
+        uint8_t *image = logits_download(&variants[v], fx.stream);
         assert_non_null(image);
-        struct fp8_check_options options = {.max_work = 1e8};
+        struct logits_check_options options = {.max_work = 1e8};
         check_image(&data[v], image, &options);
         free(image);
     }
     for (int i = 0; i < 2; i++) {
-        upload_data(&work[i], &data[0], FP8_PLAIN, NULL);
-        work[i].params.enable_pdl = true;
+        upload_data(&work[i], &data[0], LOGITS_PLAIN, NULL);
+        work[i].call.fp8.enable_pdl = work[i].call.fp4.enable_pdl = true;
     }
     /* Both calls read the same buffers and have an output each. */
     work[1].tensors.q.data = work[0].tensors.q.data;
+    work[1].tensors.q_sf.data = work[0].tensors.q_sf.data;
     work[1].tensors.kv.data = work[0].tensors.kv.data;
     work[1].tensors.weights.data = work[0].tensors.weights.data;
     work[1].tensors.tables.data = work[0].tensors.tables.data;
@@ -157,24 +160,24 @@ uint64_t pdl_wrong_words(attns_context *ctx, int rounds, int64_t spin_ns, bool w
         void *predecessor_arguments[] = {&copies};
         launch(helpers.predecessor, 16, false, predecessor_arguments);
         for (int i = 0; i <= chained; i++)
-            assert_int_equal(fp8_queue_logits(&work[i], ctx, fx.stream), ATTNS_OK);
+            assert_int_equal(logits_queue_logits(&work[i], ctx, fx.stream), ATTNS_OK);
         for (int i = 0; i <= chained; i++) {
             uint64_t words = data[v].out_image_bytes / 2;
             void *consumer_arguments[] = {&work[i].out.ptr, &variants[v].out.ptr, &words, &wrong.ptr};
             launch(helpers.consumer, 16, i == 0, consumer_arguments);
         }
         for (int i = 0; i <= chained; i++)
-            assert_true(fp8_poison(&work[i], fx.stream));
+            assert_true(logits_poison(&work[i], fx.stream));
     }
     assert_int_equal(gpu_wait_stream(&fx.gpu, fx.stream, 30), CUDA_SUCCESS);
     uint64_t count = 0;
     must(fx.gpu.memcpy_dtoh(&count, wrong.ptr, 8));
     gpu_buffer_free(&fx.gpu, &wrong);
     for (int i = 0; i < 2; i++)
-        fp8_device_free(&work[i]);
+        logits_device_free(&work[i]);
     for (int v = 0; v < VARIANTS; v++) {
-        fp8_device_free(&variants[v]);
-        fp8_data_free(&data[v]);
+        logits_device_free(&variants[v]);
+        logits_data_free(&data[v]);
     }
     must(fx.gpu.module_unload(helpers.module));
     return count;

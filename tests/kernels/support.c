@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 #include "support.h"
 
+#include "core/context.h"
+#include "plan/plan.h"
+
 #include <ftw.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,7 +25,28 @@ uint64_t choose_seed(void) {
     return seed;
 }
 
+static bool choose_variant(void) {
+    const char *wanted = getenv("ATTNS_TEST_VARIANT");
+    fx.variant = wanted && strcmp(wanted, "fp4") == 0 ? ATTNS_VARIANT_FP4 : ATTNS_VARIANT_FP8;
+    if (!wanted || !*wanted || fx.variant == ATTNS_VARIANT_FP4 || strcmp(wanted, "fp8") == 0)
+        return true;
+    printf("ATTNS_TEST_VARIANT: '%s', accepted: fp8, fp4\n", wanted);
+    return false;
+}
+
+/* Whether kernels of the variant and family exist for what the device's would be compiled for. */
+static bool has_kernels(const char *device_arch) {
+    const bool fp4 = fx.variant == ATTNS_VARIANT_FP4;
+    const attns_problem problem = {.kind = fp4 ? ATTNS_KERNEL_FP4_LOGITS : ATTNS_KERNEL_FP8_LOGITS};
+    attns_target target;
+    attns_selection selection;
+    return attns_target_from_arch(fx.ctx->arch ? fx.ctx->arch : device_arch, &target) == ATTNS_OK &&
+           attns_plan_select(&problem, &target, fx.ctx->family_choice, &selection) == ATTNS_OK;
+}
+
 int fixture_open(void) {
+    if (!choose_variant())
+        return 1;
     const char *filter = getenv("ATTNS_TEST_FILTER");
     if (filter && *filter)
         cmocka_set_test_filter(filter);
@@ -38,6 +62,10 @@ int fixture_open(void) {
     }
     if (!device.arch[0]) {
         printf("skipped: no kernels for %s (compute capability %d)\n", device.name, device.compute_capability);
+        return TEST_SKIPPED;
+    }
+    if (!has_kernels(device.arch)) {
+        printf("skipped: %s\n", attns_last_error());
         return TEST_SKIPPED;
     }
     attns_info info;
@@ -73,47 +101,102 @@ uint64_t next_seed(void) {
     return rng_next(&r);
 }
 
-void run_case_with(const struct fp8_case *c, enum fp8_placement placement, const struct fp8_check_options *options) {
-    struct fp8_case seeded = *c;
-    if (!seeded.seed)
-        seeded.seed = next_seed();
-    assert_true(fp8_run_case(&fx.gpu, fx.ctx, fx.stream, &seeded, placement, options, NULL));
+/* With the variant under test and a fresh seed where the case has none. */
+static struct logits_case completed(const struct logits_case *c) {
+    struct logits_case full = *c;
+    if (!full.variant)
+        full.variant = fx.variant;
+    if (!full.seed)
+        full.seed = next_seed();
+    return full;
 }
 
-void run_case(const struct fp8_case *c, enum fp8_placement placement) {
+size_t keep_existing(struct logits_case *cases, size_t count) {
+    size_t kept = 0;
+    for (size_t i = 0; i < count; i++) {
+        struct logits_case c = cases[i];
+        if (!c.variant)
+            c.variant = fx.variant;
+        if (logits_case_exists(&c))
+            cases[kept++] = c;
+    }
+    return kept;
+}
+
+void run_case_with(const struct logits_case *c, enum logits_placement placement,
+                   const struct logits_check_options *options) {
+    const struct logits_case seeded = completed(c);
+    assert_true(logits_run_case(&fx.gpu, fx.ctx, fx.stream, &seeded, placement, options, NULL));
+}
+
+void run_case(const struct logits_case *c, enum logits_placement placement) {
     run_case_with(c, placement, NULL);
 }
 
-void compile_ahead(const struct fp8_case *cases, size_t num_cases) {
-    assert_true(fp8_precompile(NULL, cases, num_cases));
+void compile_ahead(const struct logits_case *cases, size_t num_cases) {
+    struct logits_case *full = malloc(num_cases * sizeof *full);
+    assert_non_null(full);
+    for (size_t i = 0; i < num_cases; i++) {
+        full[i] = cases[i];
+        if (!full[i].variant)
+            full[i].variant = fx.variant;
+    }
+    assert_true(logits_precompile(NULL, full, num_cases));
+    free(full);
 }
 
-void make_data(struct fp8_data *data, const struct fp8_case *c) {
-    struct fp8_case seeded = *c;
-    if (!seeded.seed)
-        seeded.seed = next_seed();
-    assert_true(fp8_data_make(data, &seeded));
+void make_data(struct logits_data *data, const struct logits_case *c) {
+    const struct logits_case seeded = completed(c);
+    assert_true(logits_data_make(data, &seeded));
 }
 
-void upload_data(struct fp8_device *dev, const struct fp8_data *data, enum fp8_placement placement,
-                 const struct fp8_device *pool) {
-    assert_true(fp8_upload(dev, &fx.gpu, data, placement, pool));
+void upload_data(struct logits_device *dev, const struct logits_data *data, enum logits_placement placement,
+                 const struct logits_device *pool) {
+    assert_true(logits_upload(dev, &fx.gpu, data, placement, pool));
 }
 
-uint8_t *call_and_download(const struct fp8_device *dev) {
-    assert_int_equal(fp8_queue(dev, fx.ctx, fx.stream), ATTNS_OK);
-    uint8_t *image = fp8_download(dev, fx.stream);
+uint8_t *call_and_download(const struct logits_device *dev) {
+    assert_int_equal(logits_queue(dev, fx.ctx, fx.stream), ATTNS_OK);
+    uint8_t *image = logits_download(dev, fx.stream);
     assert_non_null(image);
     return image;
 }
 
-void check_image(const struct fp8_data *data, const uint8_t *image, const struct fp8_check_options *options) {
-    struct fp8_report report;
-    if (fp8_check(data, image, options, &report))
+void check_image(const struct logits_data *data, const uint8_t *image, const struct logits_check_options *options) {
+    struct logits_report report;
+    if (logits_check(data, image, options, &report))
         return;
     char text[400];
-    fp8_report_print(&report, fp8_case_text(&data->c, text, sizeof text));
+    logits_report_print(&report, logits_case_text(&data->c, text, sizeof text));
     fail_msg("wrong output: %s", text);
+}
+
+void put_value(const struct logits_data *d, uint8_t *image, int64_t row, int64_t column, double value) {
+    uint8_t *at = image + logits_image_at(d, row, column);
+    float single = (float)value;
+    uint16_t half = d->c.out_dtype == ATTNS_DTYPE_F16 ? double_to_half(value) : double_to_bfloat(value);
+    if (d->out_element_bytes == 4)
+        memcpy(at, &single, sizeof single);
+    else
+        memcpy(at, &half, sizeof half);
+}
+
+uint8_t *reference_image(const struct logits_data *d) {
+    uint8_t *image = logits_image_make(d);
+    assert_non_null(image);
+    struct logits_tensors t;
+    struct logits_call call;
+    struct logits_addresses at = {.q = d->q,
+                                  .q_sf = d->q_sf,
+                                  .kv = d->kv,
+                                  .weights = d->weights,
+                                  .tables = d->tables,
+                                  .lens = d->lens,
+                                  .out = image + d->out_front_bytes};
+    logits_tensors_make(&t, &call, d, (DLDevice){kDLCPU, 0}, &at);
+    if (logits_call_reference(&call, NULL) != ATTNS_OK)
+        fail_msg("%s", attns_last_error());
+    return image;
 }
 
 size_t free_memory(void) {

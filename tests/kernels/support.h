@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
  * What the GPU tests share: one device, one library context, one stream, one seed. The seed is $ATTNS_TEST_SEED or from
- * the clock, and is printed. $ATTNS_TEST_FILTER, a pattern such as "*guard*", chooses tests by name. */
+ * the clock, and is printed. $ATTNS_TEST_FILTER, a pattern such as "*guard*", chooses tests by name. The kernels under
+ * test are those of $ATTNS_TEST_VARIANT (fp8, the default, or fp4) and $ATTNS_KERNEL_FAMILY, compiled for $ATTNS_ARCH.
+ */
 #ifndef ATTNS_TESTS_KERNELS_SUPPORT_H_
 #define ATTNS_TESTS_KERNELS_SUPPORT_H_
 
@@ -25,6 +27,7 @@ struct fixture {
     attns_context *ctx;
     CUstream stream;
     uint64_t seed;
+    attns_variant variant; /* of every case that names none */
 };
 
 extern struct fixture fx;
@@ -46,25 +49,38 @@ uint64_t next_seed(void);
 /* The seed to use: $ATTNS_TEST_SEED or the clock; printed. For tests without a GPU. */
 uint64_t choose_seed(void);
 
+/* Drops from a list the cases that the variant under test does not have. Returns how many are left. */
+size_t keep_existing(struct logits_case *cases, size_t count);
+
 /* Fails the running test unless the driver call succeeded. */
 #define must(call) assert_true(gpu_ok(&fx.gpu, (call), #call))
 
 /* Runs the case in the fixture's context and checks everything about it; fails the running test if it is not right. */
-void run_case(const struct fp8_case *c, enum fp8_placement placement);
-void run_case_with(const struct fp8_case *c, enum fp8_placement placement, const struct fp8_check_options *options);
+void run_case(const struct logits_case *c, enum logits_placement placement);
+void run_case_with(const struct logits_case *c, enum logits_placement placement,
+                   const struct logits_check_options *options);
 
 /* Compiles the kernels of the cases on all processors; fails the running test if one does not compile. */
-void compile_ahead(const struct fp8_case *cases, size_t num_cases);
+void compile_ahead(const struct logits_case *cases, size_t num_cases);
 
 /* Data of a case with a fresh seed; fails the running test if memory is short. */
-void make_data(struct fp8_data *data, const struct fp8_case *c);
+void make_data(struct logits_data *data, const struct logits_case *c);
 /* Uploads, fails the running test if it cannot. */
-void upload_data(struct fp8_device *dev, const struct fp8_data *data, enum fp8_placement placement,
-                 const struct fp8_device *pool);
+void upload_data(struct logits_device *dev, const struct logits_data *data, enum logits_placement placement,
+                 const struct logits_device *pool);
 /* Queues the call, waits, and returns the image (malloc). */
-uint8_t *call_and_download(const struct fp8_device *dev);
+uint8_t *call_and_download(const struct logits_device *dev);
 /* Fails the running test, with a report, unless the image is right. */
-void check_image(const struct fp8_data *data, const uint8_t *image, const struct fp8_check_options *options);
+void check_image(const struct logits_data *data, const uint8_t *image, const struct logits_check_options *options);
+
+/* ---- Without a GPU ---- */
+
+/* Writes one element of an image in the output's dtype. */
+void put_value(const struct logits_data *data, uint8_t *image, int64_t row, int64_t column, double value);
+/* What the library's reference writes, in the output's own dtype (malloc). */
+uint8_t *reference_image(const struct logits_data *data);
+
+/* ---- Surroundings ---- */
 
 /* Free device memory in bytes. */
 size_t free_memory(void);

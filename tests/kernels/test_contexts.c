@@ -9,31 +9,31 @@
 
 #include "support.h"
 
-static const struct fp8_case usual = {
+static const struct logits_case usual = {
     .batch = 6, .next_n = 2, .heads = 64, .head_dim = 128, .block_size = 64, .max_len = 700};
 
 /* Runs the usual case on a stream of the CUDA context `owner`, with `current` current on the calling thread. */
-static void run_in(attns_context *ctx, CUcontext owner, CUcontext current, const struct fp8_case *c) {
-    struct fp8_data data;
-    struct fp8_device dev;
+static void run_in(attns_context *ctx, CUcontext owner, CUcontext current, const struct logits_case *c) {
+    struct logits_data data;
+    struct logits_device dev;
     CUstream stream;
     CUcontext found;
     must(fx.gpu.ctx_set_current(owner));
     make_data(&data, c);
-    upload_data(&dev, &data, FP8_PLAIN, NULL);
+    upload_data(&dev, &data, LOGITS_PLAIN, NULL);
     must(fx.gpu.stream_create(&stream, CU_STREAM_NON_BLOCKING));
     must(fx.gpu.ctx_set_current(current));
-    assert_int_equal(fp8_queue(&dev, ctx, stream), ATTNS_OK);
+    assert_int_equal(logits_queue(&dev, ctx, stream), ATTNS_OK);
     must(fx.gpu.ctx_get_current(&found));
     assert_ptr_equal(found, current);
     must(fx.gpu.ctx_set_current(owner));
-    uint8_t *image = fp8_download(&dev, stream);
+    uint8_t *image = logits_download(&dev, stream);
     assert_non_null(image);
     check_image(&data, image, NULL);
     free(image);
     must(fx.gpu.stream_destroy(stream));
-    fp8_device_free(&dev);
-    fp8_data_free(&data);
+    logits_device_free(&dev);
+    logits_data_free(&data);
 }
 
 /* A new CUDA context that is not on this thread's stack of contexts, so that setting NULL leaves none current. */
@@ -48,7 +48,7 @@ static CUcontext make_cuda_context(void) {
 static void test_two_cuda_contexts_on_one_device(void **state) {
     (void)state;
     CUcontext second = make_cuda_context();
-    struct fp8_case c = usual;
+    struct logits_case c = usual;
     for (int round = 0; round < 3; round++) {
         c.num_shares = round == 1 ? 132 : 0;
         run_in(fx.ctx, second, second, &c);
@@ -91,17 +91,17 @@ static void test_library_context_destroyed_and_recreated(void **state) {
 
 static void test_legacy_default_stream(void **state) {
     (void)state;
-    struct fp8_data data;
-    struct fp8_device dev;
+    struct logits_data data;
+    struct logits_device dev;
     make_data(&data, &usual);
-    upload_data(&dev, &data, FP8_PLAIN, NULL);
-    assert_int_equal(fp8_queue(&dev, fx.ctx, NULL), ATTNS_OK);
-    uint8_t *image = fp8_download(&dev, NULL);
+    upload_data(&dev, &data, LOGITS_PLAIN, NULL);
+    assert_int_equal(logits_queue(&dev, fx.ctx, NULL), ATTNS_OK);
+    uint8_t *image = logits_download(&dev, NULL);
     assert_non_null(image);
     check_image(&data, image, NULL);
     free(image);
-    fp8_device_free(&dev);
-    fp8_data_free(&data);
+    logits_device_free(&dev);
+    logits_data_free(&data);
 }
 
 /* ---- Threads ---- */
@@ -116,8 +116,8 @@ struct worker {
     bool ok;
 };
 
-static struct fp8_case case_of_worker(int number, int round) {
-    struct fp8_case c = usual;
+static struct logits_case case_of_worker(int number, int round) {
+    struct logits_case c = usual;
     c.next_n = 1 + (number + round) % 4; /* kernels in common with the others, in another order */
     c.num_shares = (number + round) % 3 == 0 ? 132 : 0;
     return c;
@@ -131,10 +131,10 @@ static void *work(void *argument) {
     w->ok = gpu_ok(&fx.gpu, fx.gpu.ctx_set_current(w->cuda_context), "cuCtxSetCurrent") &&
             gpu_ok(&fx.gpu, fx.gpu.stream_create(&stream, CU_STREAM_NON_BLOCKING), "cuStreamCreate");
     for (int round = 0; w->ok && round < 12; round++) {
-        struct fp8_case c = case_of_worker(w->number, round);
-        struct fp8_check_options options = {.max_work = 5e7};
+        struct logits_case c = case_of_worker(w->number, round);
+        struct logits_check_options options = {.max_work = 5e7};
         c.seed = rng_next(&r);
-        w->ok = fp8_run_case(&fx.gpu, w->ctx, stream, &c, FP8_PLAIN, &options, NULL);
+        w->ok = logits_run_case(&fx.gpu, w->ctx, stream, &c, LOGITS_PLAIN, &options, NULL);
     }
     if (stream)
         fx.gpu.stream_destroy(stream);
@@ -181,9 +181,10 @@ static void test_warm_cache_serves_without_nvrtc(void **state) {
     (void)state;
     char *folder = make_folder();
     attns_context_params p = {.cache_dir = folder};
-    struct fp8_case c = usual;
+    struct logits_case c = usual;
+    c.variant = fx.variant;
     c.num_shares = 132;
-    assert_true(fp8_precompile(&p, &c, 1));
+    assert_true(logits_precompile(&p, &c, 1));
 
     attns_context *ctx = make_context(folder, "/nonexistent/libnvrtc.so", NULL);
     attns_counters counters;
@@ -193,16 +194,16 @@ static void test_warm_cache_serves_without_nvrtc(void **state) {
     assert_int_equal(counters.disk_hits, 2);
 
     /* A kernel that is not there: refused with the name of what is missing, and nothing else suffers. */
-    struct fp8_data data;
-    struct fp8_device dev;
-    struct fp8_case other = usual;
+    struct logits_data data;
+    struct logits_device dev;
+    struct logits_case other = usual;
     other.heads = 88;
     make_data(&data, &other);
-    upload_data(&dev, &data, FP8_PLAIN, NULL);
-    assert_int_equal(attns_fp8_paged_mqa_logits(ctx, &dev.params, fx.stream), ATTNS_ERROR_LIBRARY_NOT_FOUND);
+    upload_data(&dev, &data, LOGITS_PLAIN, NULL);
+    assert_int_equal(logits_call_run(ctx, &dev.call, fx.stream), ATTNS_ERROR_LIBRARY_NOT_FOUND);
     assert_non_null(strstr(attns_last_error(), "/nonexistent/libnvrtc.so"));
-    fp8_device_free(&dev);
-    fp8_data_free(&data);
+    logits_device_free(&dev);
+    logits_data_free(&data);
     run_in(ctx, fx.gpu.context, fx.gpu.context, &c);
     attns_context_destroy(ctx);
 

@@ -12,7 +12,7 @@
 
 /* ---- Device time ---- */
 
-static double device_seconds(const struct fp8_device *dev, bool schedule_alone, int calls) {
+static double device_seconds(const struct logits_device *dev, bool schedule_alone, int calls) {
     CUevent start, stop;
     float milliseconds = 0;
     double best = 1e9;
@@ -21,8 +21,8 @@ static double device_seconds(const struct fp8_device *dev, bool schedule_alone, 
     for (int round = 0; round < 5; round++) {
         must(fx.gpu.event_record(start, fx.stream));
         for (int i = 0; i < calls; i++)
-            assert_int_equal(schedule_alone ? fp8_queue_schedule(dev, fx.ctx, fx.stream)
-                                            : fp8_queue_logits(dev, fx.ctx, fx.stream),
+            assert_int_equal(schedule_alone ? logits_queue_schedule(dev, fx.ctx, fx.stream)
+                                            : logits_queue_logits(dev, fx.ctx, fx.stream),
                              ATTNS_OK);
         must(fx.gpu.event_record(stop, fx.stream));
         assert_int_equal(gpu_wait_event(&fx.gpu, stop, 30), CUDA_SUCCESS);
@@ -39,33 +39,33 @@ struct timing {
     double logits, schedule;
 };
 
-static struct timing time_case(const struct fp8_case *c) {
-    struct fp8_data data;
-    struct fp8_device dev;
+static struct timing time_case(const struct logits_case *c) {
+    struct logits_data data;
+    struct logits_device dev;
     struct timing t = {0, 0};
     make_data(&data, c);
-    upload_data(&dev, &data, FP8_PLAIN, NULL);
+    upload_data(&dev, &data, LOGITS_PLAIN, NULL);
     uint8_t *image = call_and_download(&dev);
-    struct fp8_check_options options = {.max_work = 1e8};
+    struct logits_check_options options = {.max_work = 1e8};
     check_image(&data, image, &options);
     free(image);
     t.logits = device_seconds(&dev, false, 20);
     if (c->num_shares)
         t.schedule = device_seconds(&dev, true, 20);
-    fp8_device_free(&dev);
-    fp8_data_free(&data);
+    logits_device_free(&dev);
+    logits_data_free(&data);
     return t;
 }
 
-static struct fp8_case indexer(int batch, int len) {
-    return (struct fp8_case){.batch = batch,
-                             .next_n = 1,
-                             .heads = 64,
-                             .head_dim = 128,
-                             .block_size = 64,
-                             .min_len = len,
-                             .max_len = len,
-                             .pool_blocks = 20000};
+static struct logits_case indexer(int batch, int len) {
+    return (struct logits_case){.batch = batch,
+                                .next_n = 1,
+                                .heads = 64,
+                                .head_dim = 128,
+                                .block_size = 64,
+                                .min_len = len,
+                                .max_len = len,
+                                .pool_blocks = 20000};
 }
 
 static void test_large_batches_have_no_cliff(void **state) {
@@ -73,7 +73,7 @@ static void test_large_batches_have_no_cliff(void **state) {
     static const int batches[] = {2048, 4096, 8192, 16384, 32768};
     struct timing last = {0, 0};
     for (int i = 0; i < 5; i++) {
-        struct fp8_case c = indexer(batches[i], 512);
+        struct logits_case c = indexer(batches[i], 512);
         struct timing own = time_case(&c);
         c.num_shares = fx.gpu.num_sms;
         struct timing given = time_case(&c);
@@ -90,7 +90,7 @@ static void test_large_batches_have_no_cliff(void **state) {
 
 static void test_work_is_spread_evenly(void **state) {
     (void)state;
-    struct fp8_case one = indexer(1, 131072), two = indexer(2, 131072);
+    struct logits_case one = indexer(1, 131072), two = indexer(2, 131072);
     double t1 = time_case(&one).logits, t2 = time_case(&two).logits;
     print_message("128K: B=1 %.1f us, B=2 %.1f us\n", t1 * 1e6, t2 * 1e6);
     assert_true(t2 < 2.2 * t1);
@@ -100,7 +100,7 @@ static void test_work_is_spread_evenly(void **state) {
         skewed_lens[b] = b == 17 ? 500000 : 128;
         even_lens[b] = 508064 / 64;
     }
-    struct fp8_case skewed = indexer(64, 0), even = indexer(64, 0);
+    struct logits_case skewed = indexer(64, 0), even = indexer(64, 0);
     skewed.lens = skewed_lens;
     even.lens = even_lens;
     double ts = time_case(&skewed).logits, te = time_case(&even).logits;
@@ -108,11 +108,16 @@ static void test_work_is_spread_evenly(void **state) {
     assert_true(ts < 1.5 * te);
 }
 
+/* Of the KV and of the logit. */
+static double token_bytes(void) {
+    return fx.variant == ATTNS_VARIANT_FP4 ? 64 + 4 + 2 : 128 + 4 + 4;
+}
+
 static void test_one_long_request_uses_the_memory_bandwidth(void **state) {
     (void)state;
     enum { TOKENS = 1 << 20 };
-    struct fp8_case c = indexer(1, TOKENS);
-    double t = time_case(&c).logits, bytes = (double)TOKENS * (128 + 4 + 4);
+    struct logits_case c = indexer(1, TOKENS);
+    double t = time_case(&c).logits, bytes = (double)TOKENS * token_bytes();
     /* A copy inside the device moves each byte twice. */
     struct gpu_buffer from, to;
     const size_t size = (size_t)1 << 30;
@@ -177,13 +182,13 @@ static void test_warm_calls_do_no_host_work_besides_the_launch(void **state) {
     (void)state;
     enum { CALLS = 10000, BETWEEN_SYNCS = 200 }; /* a full launch queue would make the host wait for the GPU */
     static double seconds[CALLS];
-    struct fp8_case c = indexer(4, 64);
+    struct logits_case c = indexer(4, 64);
     c.num_shares = fx.gpu.num_sms;
-    struct fp8_data data;
-    struct fp8_device dev;
+    struct logits_data data;
+    struct logits_device dev;
     attns_counters before, after;
     make_data(&data, &c);
-    upload_data(&dev, &data, FP8_PLAIN, NULL);
+    upload_data(&dev, &data, LOGITS_PLAIN, NULL);
     free(call_and_download(&dev));
     attns_get_counters(fx.ctx, &before);
     counted = 0;
@@ -195,7 +200,7 @@ static void test_warm_calls_do_no_host_work_besides_the_launch(void **state) {
         if (i % BETWEEN_SYNCS == 0)
             must(fx.gpu.stream_synchronize(fx.stream));
         double start = host_now();
-        attns_status status = attns_fp8_paged_mqa_logits(fx.ctx, &dev.params, fx.stream);
+        attns_status status = logits_call_run(fx.ctx, &dev.call, fx.stream);
         seconds[i] = host_now() - start;
         if (status != ATTNS_OK)
             fail_msg("%s", attns_last_error());
@@ -210,8 +215,8 @@ static void test_warm_calls_do_no_host_work_besides_the_launch(void **state) {
     print_message("a warm call takes the host %.2f us (median), %.2f us (99 of 100)\n", seconds[CALLS / 2] * 1e6,
                   seconds[CALLS / 100 * 99] * 1e6);
     assert_true(seconds[CALLS / 2] < 10e-6);
-    fp8_device_free(&dev);
-    fp8_data_free(&data);
+    logits_device_free(&dev);
+    logits_data_free(&data);
 }
 
 int main(void) {

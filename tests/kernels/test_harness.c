@@ -15,34 +15,6 @@ static struct rng rng;
 
 /* ---- Outputs to judge ---- */
 
-static void put(const struct fp8_data *d, uint8_t *image, int64_t row, int64_t column, double value) {
-    uint8_t *at = image + fp8_image_at(d, row, column);
-    float single = (float)value;
-    uint16_t half = d->c.out_dtype == ATTNS_DTYPE_F16 ? fp8_to_half(value) : fp8_to_bfloat(value);
-    if (d->out_element_bytes == 4)
-        memcpy(at, &single, sizeof single);
-    else
-        memcpy(at, &half, sizeof half);
-}
-
-/* What the library's reference writes, in the output's own dtype. */
-static uint8_t *reference_image(const struct fp8_data *d) {
-    uint8_t *image = fp8_image_make(d);
-    assert_non_null(image);
-    struct fp8_tensors t;
-    attns_fp8_paged_mqa_logits_params params;
-    struct fp8_addresses at = {.q = d->q,
-                               .kv = d->kv,
-                               .weights = d->weights,
-                               .tables = d->tables,
-                               .lens = d->lens,
-                               .out = image + d->out_front_bytes};
-    fp8_tensors_make(&t, &params, d, (DLDevice){kDLCPU, 0}, &at);
-    if (attns_reference_fp8_paged_mqa_logits(&params, NULL) != ATTNS_OK)
-        fail_msg("%s", attns_last_error());
-    return image;
-}
-
 /* Drops what lies below 2^-13 of the largest exponent among the terms of one K step, towards zero. */
 static double truncated(double x, int largest_exponent) {
     double unit = ldexp(1, largest_exponent - 13);
@@ -78,13 +50,13 @@ static double hopper_dot(const float *q, const float *k, int dims) {
 }
 
 /* What a Hopper kernel would write: tensor core as above, epilogue in float32. */
-static uint8_t *hopper_image(const struct fp8_data *d) {
-    const struct fp8_case *c = &d->c;
+static uint8_t *hopper_image(const struct logits_data *d) {
+    const struct logits_case *c = &d->c;
     uint8_t *image = reference_image(d); /* for what is not a logit */
     float q[128], k[128];
     for (int64_t row = 0; row < (int64_t)c->batch * c->next_n; row++) {
         int64_t b = row / c->next_n, t = row % c->next_n;
-        for (int64_t p = 0; p < fp8_limit(d, b, t); p++) {
+        for (int64_t p = 0; p < logits_limit(d, b, t); p++) {
             int64_t id = d->tables[b * d->table_stride + p / c->block_size];
             const uint8_t *from = d->kv + id * d->kv_stride + p % c->block_size * c->head_dim;
             for (int i = 0; i < c->head_dim; i++)
@@ -97,20 +69,20 @@ static uint8_t *hopper_image(const struct fp8_data *d) {
                 float dot = (float)hopper_dot(q, k, c->head_dim);
                 sum = fmaf(d->weights[row * d->weights_stride + h], dot > 0 ? dot : 0, sum);
             }
-            put(d, image, row, p, (double)(sum * fp8_scale(d, id, p % c->block_size)));
+            put_value(d, image, row, p, (double)(sum * logits_token_scale(d, id, p % c->block_size)));
         }
     }
     return image;
 }
 
-static void make(struct fp8_data *d, struct fp8_case c) {
+static void make(struct logits_data *d, struct logits_case c) {
     c.seed = rng_next(&rng);
-    assert_true(fp8_data_make(d, &c));
+    assert_true(logits_data_make(d, &c));
 }
 
-static bool accepts(const struct fp8_data *d, const uint8_t *image, struct fp8_report *r) {
-    static struct fp8_report unused;
-    return fp8_check(d, image, NULL, r ? r : &unused);
+static bool accepts(const struct logits_data *d, const uint8_t *image, struct logits_report *r) {
+    static struct logits_report unused;
+    return logits_check(d, image, NULL, r ? r : &unused);
 }
 
 /* ---- Tests ---- */
@@ -118,39 +90,39 @@ static bool accepts(const struct fp8_data *d, const uint8_t *image, struct fp8_r
 static void test_reference_agrees_with_a_second_opinion(void **state) {
     (void)state;
     for (int i = 0; i < 12; i++) {
-        struct fp8_case c;
-        struct fp8_data d;
+        struct logits_case c;
+        struct logits_data d;
         struct recompute_report r;
         memset(&c, 0, sizeof c);
-        fp8_random_shape(&rng, &c);
-        fp8_random_layout(&rng, &c, 40);
-        assert_true(fp8_data_make(&d, &c));
-        bool ok = fp8_recompute_check(&d, &r);
+        logits_random_shape(&rng, &c);
+        logits_random_layout(&rng, &c, 40);
+        assert_true(logits_data_make(&d, &c));
+        bool ok = logits_recompute_check(&d, &r);
         if (!ok)
             fail_msg("%llu wrong, %llu stray: %s", (unsigned long long)r.wrong, (unsigned long long)r.stray, r.first);
-        fp8_data_free(&d);
+        logits_data_free(&d);
     }
 }
 
 static void test_reference_output_is_accepted(void **state) {
     (void)state;
     for (int i = 0; i < 20; i++) {
-        struct fp8_case c;
-        struct fp8_data d;
-        struct fp8_report r;
+        struct logits_case c;
+        struct logits_data d;
+        struct logits_report r;
         memset(&c, 0, sizeof c);
-        fp8_random_shape(&rng, &c);
-        fp8_random_layout(&rng, &c, 300);
-        assert_true(fp8_data_make(&d, &c));
+        logits_random_shape(&rng, &c);
+        logits_random_layout(&rng, &c, 300);
+        assert_true(logits_data_make(&d, &c));
         uint8_t *image = reference_image(&d);
         if (!accepts(&d, image, &r)) {
             char text[400];
-            fp8_report_print(&r, fp8_case_text(&c, text, sizeof text));
+            logits_report_print(&r, logits_case_text(&c, text, sizeof text));
             fail_msg("a right output was refused");
         }
         assert_true(r.compared == r.owned);
         free(image);
-        fp8_data_free(&d);
+        logits_data_free(&d);
     }
 }
 
@@ -162,45 +134,45 @@ static void test_hopper_rounding_is_accepted(void **state) {
     for (int values = 0; values < 2; values++)
         for (int i = 0; i < 3; i++)
             for (int heads = 8; heads <= 64; heads += 56) {
-                struct fp8_data d;
-                struct fp8_report r;
-                make(&d, (struct fp8_case){.batch = 2,
-                                           .next_n = 2,
-                                           .heads = heads,
-                                           .head_dim = dims[i],
-                                           .block_size = 32,
-                                           .max_len = 150,
-                                           .values = values ? FP8_VALUES_ALL_CODES : FP8_VALUES_MODERATE});
+                struct logits_data d;
+                struct logits_report r;
+                make(&d, (struct logits_case){.batch = 2,
+                                              .next_n = 2,
+                                              .heads = heads,
+                                              .head_dim = dims[i],
+                                              .block_size = 32,
+                                              .max_len = 150,
+                                              .values = values ? LOGITS_VALUES_ALL_CODES : LOGITS_VALUES_MODERATE});
                 uint8_t *image = hopper_image(&d);
                 if (!accepts(&d, image, &r)) {
-                    fp8_report_print(&r, "modelled tensor core");
+                    logits_report_print(&r, "modelled tensor core");
                     fail_msg("the rounding of the hardware was refused");
                 }
                 worst = fmax(worst, r.worst);
                 deviation = fmax(deviation, r.deviation);
                 free(image);
-                fp8_data_free(&d);
+                logits_data_free(&d);
             }
     printf("modelled tensor core: worst %.3g of tolerance, deviation %.3g\n", worst, deviation);
     assert_true(deviation < 2e-7);
     assert_true(worst > 0);
 }
 
-static const struct fp8_case plain = {
+static const struct logits_case plain = {
     .batch = 3, .next_n = 2, .heads = 16, .head_dim = 64, .block_size = 16, .min_len = 20, .max_len = 90, .out_pad = 5};
 
 /* Applies one fault to a right output. */
-typedef void (*fault_fn)(const struct fp8_data *d, uint8_t *image, int64_t row, int64_t column);
+typedef void (*fault_fn)(const struct logits_data *d, uint8_t *image, int64_t row, int64_t column);
 
-static void nan_value(const struct fp8_data *d, uint8_t *image, int64_t row, int64_t column) {
-    put(d, image, row, column, NAN);
+static void nan_value(const struct logits_data *d, uint8_t *image, int64_t row, int64_t column) {
+    put_value(d, image, row, column, NAN);
 }
-static void infinity_value(const struct fp8_data *d, uint8_t *image, int64_t row, int64_t column) {
-    put(d, image, row, column, INFINITY);
+static void infinity_value(const struct logits_data *d, uint8_t *image, int64_t row, int64_t column) {
+    put_value(d, image, row, column, INFINITY);
 }
 /* |s| sum |w| sum |q k| of one element. */
-static double absolute_sum(const struct fp8_data *d, int64_t row, int64_t p) {
-    const struct fp8_case *c = &d->c;
+static double absolute_sum(const struct logits_data *d, int64_t row, int64_t p) {
+    const struct logits_case *c = &d->c;
     int64_t b = row / c->next_n, t = row % c->next_n, id = d->tables[b * d->table_stride + p / c->block_size];
     const uint8_t *k = d->kv + id * d->kv_stride + p % c->block_size * c->head_dim;
     const uint8_t *q = d->q + b * d->q_request_stride + t * d->q_slot_stride;
@@ -209,51 +181,51 @@ static double absolute_sum(const struct fp8_data *d, int64_t row, int64_t p) {
         for (int i = 0; i < c->head_dim; i++)
             sum += fabs(
                 (double)(d->weights[row * d->weights_stride + h] * fp8_e4m3(q[h * c->head_dim + i]) * fp8_e4m3(k[i])));
-    return sum * fabs((double)fp8_scale(d, id, p % c->block_size));
+    return sum * fabs((double)logits_token_scale(d, id, p % c->block_size));
 }
-static void off_by_a_fiftieth(const struct fp8_data *d, uint8_t *image, int64_t row, int64_t column) {
-    put(d, image, row, column, fp8_image_value(d, image, row, column) + absolute_sum(d, row, column) / 50);
+static void off_by_a_fiftieth(const struct logits_data *d, uint8_t *image, int64_t row, int64_t column) {
+    put_value(d, image, row, column, logits_image_value(d, image, row, column) + absolute_sum(d, row, column) / 50);
 }
-static void wrong_sign(const struct fp8_data *d, uint8_t *image, int64_t row, int64_t column) {
-    double value = fp8_image_value(d, image, row, column), more = absolute_sum(d, row, column) / 50;
-    put(d, image, row, column, value > 0 ? -value - more : -value + more);
+static void wrong_sign(const struct logits_data *d, uint8_t *image, int64_t row, int64_t column) {
+    double value = logits_image_value(d, image, row, column), more = absolute_sum(d, row, column) / 50;
+    put_value(d, image, row, column, value > 0 ? -value - more : -value + more);
 }
-static void unwritten(const struct fp8_data *d, uint8_t *image, int64_t row, int64_t column) {
-    size_t at = fp8_image_at(d, row, column);
-    uint8_t *poison = fp8_image_make(d);
+static void unwritten(const struct logits_data *d, uint8_t *image, int64_t row, int64_t column) {
+    size_t at = logits_image_at(d, row, column);
+    uint8_t *poison = logits_image_make(d);
     memcpy(image + at, poison + at, d->out_element_bytes);
     free(poison);
 }
-static void past_the_limit(const struct fp8_data *d, uint8_t *image, int64_t row, int64_t column) {
+static void past_the_limit(const struct logits_data *d, uint8_t *image, int64_t row, int64_t column) {
     (void)column;
-    int64_t limit = fp8_limit(d, row / d->c.next_n, row % d->c.next_n);
-    put(d, image, row, limit, 0);
+    int64_t limit = logits_limit(d, row / d->c.next_n, row % d->c.next_n);
+    put_value(d, image, row, limit, 0);
 }
-static void in_the_row_padding(const struct fp8_data *d, uint8_t *image, int64_t row, int64_t column) {
+static void in_the_row_padding(const struct logits_data *d, uint8_t *image, int64_t row, int64_t column) {
     (void)column;
-    put(d, image, row, d->out_stride - 1, 1.5);
+    put_value(d, image, row, d->out_stride - 1, 1.5);
 }
-static void before_the_first_row(const struct fp8_data *d, uint8_t *image, int64_t row, int64_t column) {
+static void before_the_first_row(const struct logits_data *d, uint8_t *image, int64_t row, int64_t column) {
     (void)row, (void)column;
     image[d->out_front_bytes - 1] ^= 1;
 }
-static void after_the_last_row(const struct fp8_data *d, uint8_t *image, int64_t row, int64_t column) {
+static void after_the_last_row(const struct logits_data *d, uint8_t *image, int64_t row, int64_t column) {
     (void)row, (void)column;
-    image[d->out_image_bytes - FP8_GUARD_BYTES] ^= 0x80;
+    image[d->out_image_bytes - LOGITS_GUARD_BYTES] ^= 0x80;
 }
-static void last_byte_of_the_band(const struct fp8_data *d, uint8_t *image, int64_t row, int64_t column) {
+static void last_byte_of_the_band(const struct logits_data *d, uint8_t *image, int64_t row, int64_t column) {
     (void)row, (void)column;
     image[d->out_image_bytes - 1] ^= 0x40;
 }
 /* The largest of a row: its scale is the largest, its neighbours' are 2^7 and 2^10 times smaller. */
-static void neighbours_swapped(const struct fp8_data *d, uint8_t *image, int64_t row, int64_t column) {
-    for (int64_t p = 0; p < fp8_limit(d, row / d->c.next_n, row % d->c.next_n); p++)
-        if (fabs(fp8_image_value(d, image, row, p)) > fabs(fp8_image_value(d, image, row, column)))
+static void neighbours_swapped(const struct logits_data *d, uint8_t *image, int64_t row, int64_t column) {
+    for (int64_t p = 0; p < logits_limit(d, row / d->c.next_n, row % d->c.next_n); p++)
+        if (fabs(logits_image_value(d, image, row, p)) > fabs(logits_image_value(d, image, row, column)))
             column = p;
     int64_t other = column ? column - 1 : column + 1;
-    double a = fp8_image_value(d, image, row, column), b = fp8_image_value(d, image, row, other);
-    put(d, image, row, column, b);
-    put(d, image, row, other, a);
+    double a = logits_image_value(d, image, row, column), b = logits_image_value(d, image, row, other);
+    put_value(d, image, row, column, b);
+    put_value(d, image, row, other, a);
 }
 
 static void test_every_fault_is_found(void **state) {
@@ -276,8 +248,8 @@ static void test_every_fault_is_found(void **state) {
     };
     static const attns_dtype dtypes[] = {ATTNS_DTYPE_F32, ATTNS_DTYPE_F16, ATTNS_DTYPE_BF16};
     for (int i = 0; i < 3; i++) {
-        struct fp8_data d;
-        struct fp8_case c = plain;
+        struct logits_data d;
+        struct logits_case c = plain;
         c.out_dtype = dtypes[i];
         make(&d, c);
         uint8_t *right = reference_image(&d), *image = malloc(d.out_image_bytes);
@@ -285,7 +257,7 @@ static void test_every_fault_is_found(void **state) {
         assert_true(accepts(&d, right, NULL));
         for (size_t f = 0; f < sizeof faults / sizeof *faults; f++)
             for (int round = 0; round < 8; round++) {
-                int64_t row = rng_below(&rng, 6), limit = fp8_limit(&d, row / 2, row % 2);
+                int64_t row = rng_below(&rng, 6), limit = logits_limit(&d, row / 2, row % 2);
                 memcpy(image, right, d.out_image_bytes);
                 faults[f].plant(&d, image, row, rng_below(&rng, limit));
                 if (accepts(&d, image, NULL))
@@ -293,39 +265,39 @@ static void test_every_fault_is_found(void **state) {
             }
         free(right);
         free(image);
-        fp8_data_free(&d);
+        logits_data_free(&d);
     }
 }
 
 static void test_clean_region_must_be_minus_infinity(void **state) {
     (void)state;
-    struct fp8_case c = plain;
+    struct logits_case c = plain;
     c.clean = true;
     c.max_seq_len = 100;
     c.out_extra = 3;
-    struct fp8_data d;
+    struct logits_data d;
     make(&d, c);
     uint8_t *image = reference_image(&d);
     assert_true(accepts(&d, image, NULL));
-    int64_t limit = fp8_limit(&d, 1, 1);
+    int64_t limit = logits_limit(&d, 1, 1);
     static const double wrong[] = {INFINITY, NAN, -3e38, 0};
     for (size_t i = 0; i < 4; i++) {
-        put(&d, image, 3, i % 2 ? limit : 99, wrong[i]);
+        put_value(&d, image, 3, i % 2 ? limit : 99, wrong[i]);
         assert_false(accepts(&d, image, NULL));
-        put(&d, image, 3, i % 2 ? limit : 99, -INFINITY);
+        put_value(&d, image, 3, i % 2 ? limit : 99, -INFINITY);
         assert_true(accepts(&d, image, NULL));
     }
-    put(&d, image, 3, 100, -INFINITY); /* one column too many */
+    put_value(&d, image, 3, 100, -INFINITY); /* one column too many */
     assert_false(accepts(&d, image, NULL));
     free(image);
-    fp8_data_free(&d);
+    logits_data_free(&d);
 }
 
 /* Kernels with a fault in the arithmetic, not in one element. */
 static void test_systematic_faults_are_found(void **state) {
     (void)state;
-    struct fp8_data d, changed;
-    struct fp8_case c = plain;
+    struct logits_data d, changed;
+    struct logits_case c = plain;
     c.heads = 64;
     c.head_dim = 128;
     make(&d, c);
@@ -365,79 +337,79 @@ static void test_systematic_faults_are_found(void **state) {
         free(q);
         free(weights);
     }
-    fp8_data_free(&d);
+    logits_data_free(&d);
 }
 
 static void test_large_outputs_are_sampled_but_bounds_are_not(void **state) {
     (void)state;
-    struct fp8_data d;
-    struct fp8_case c = plain;
+    struct logits_data d;
+    struct logits_case c = plain;
     c.batch = 40;
     c.max_len = 900;
     make(&d, c);
     uint8_t *image = reference_image(&d);
-    struct fp8_report r;
-    struct fp8_check_options small = {.max_work = 1e6};
-    assert_true(fp8_check(&d, image, &small, &r));
+    struct logits_report r;
+    struct logits_check_options small = {.max_work = 1e6};
+    assert_true(logits_check(&d, image, &small, &r));
     assert_true(r.compared > 0 && r.compared < r.owned / 4);
     unwritten(&d, image, 17, 0);
-    assert_false(fp8_check(&d, image, &small, &r));
+    assert_false(logits_check(&d, image, &small, &r));
     assert_int_equal(r.unwritten, 1);
-    struct fp8_check_options partial = {.max_work = 1e6, .partial = true};
-    assert_true(fp8_check(&d, image, &partial, &r));
+    struct logits_check_options partial = {.max_work = 1e6, .partial = true};
+    assert_true(logits_check(&d, image, &partial, &r));
     free(image);
-    fp8_data_free(&d);
+    logits_data_free(&d);
 }
 
 static void test_flattened_and_gathered_data_mean_the_same(void **state) {
     (void)state;
-    struct fp8_data d, flat, part;
-    struct fp8_case c = plain;
+    struct logits_data d, flat, part;
+    struct logits_case c = plain;
     c.per_slot_lens = rng_below(&rng, 2);
     c.q_slot_pad = 16;
     c.lens_stride = 2;
     c.min_len = 0;
     c.table_extra = 2;
     make(&d, c);
-    assert_true(fp8_data_flatten(&flat, &d));
+    assert_true(logits_data_flatten(&flat, &d));
     const int chosen[] = {2, 0, 2};
-    assert_true(fp8_data_subset(&part, &d, chosen, 3, NULL));
+    assert_true(logits_data_subset(&part, &d, chosen, 3, NULL));
     uint8_t *image = reference_image(&d), *flat_image = reference_image(&flat), *part_image = reference_image(&part);
     assert_true(accepts(&flat, flat_image, NULL));
     assert_true(accepts(&part, part_image, NULL));
     for (int64_t row = 0; row < 6; row++) {
-        assert_int_equal(fp8_rows_differ(&d, image, row, &flat, flat_image, row), -1);
-        assert_int_equal(fp8_rows_differ(&part, part_image, row, &d, image, chosen[row / 2] * 2 + row % 2), -1);
+        assert_int_equal(logits_rows_differ(&d, image, row, &flat, flat_image, row), -1);
+        assert_int_equal(logits_rows_differ(&part, part_image, row, &d, image, chosen[row / 2] * 2 + row % 2), -1);
     }
-    int64_t row = fp8_limit(&d, 0, 1) ? 1 : fp8_limit(&d, 1, 1) ? 3 : 5, limit = fp8_limit(&d, row / 2, 1);
+    int64_t row = logits_limit(&d, 0, 1) ? 1 : logits_limit(&d, 1, 1) ? 3 : 5, limit = logits_limit(&d, row / 2, 1);
     if (limit > 0) {
-        flat_image[fp8_image_at(&flat, row, limit - 1)] ^= 1;
-        assert_int_equal(fp8_rows_differ(&d, image, row, &flat, flat_image, row), limit - 1);
+        flat_image[logits_image_at(&flat, row, limit - 1)] ^= 1;
+        assert_int_equal(logits_rows_differ(&d, image, row, &flat, flat_image, row), limit - 1);
     }
     free(image);
     free(flat_image);
     free(part_image);
-    fp8_data_free(&part);
-    fp8_data_free(&flat);
-    fp8_data_free(&d);
+    logits_data_free(&part);
+    logits_data_free(&flat);
+    logits_data_free(&d);
 }
 
 static void test_sixteen_bit_formats_round_trip(void **state) {
     (void)state;
     for (unsigned bits = 0; bits < 65536; bits++) {
-        double half = fp8_from_half((uint16_t)bits), bfloat = fp8_from_bfloat((uint16_t)bits);
+        double half = half_to_double((uint16_t)bits), bfloat = bfloat_to_double((uint16_t)bits);
         if (!isnan(half))
-            assert_int_equal(fp8_to_half(half), bits);
+            assert_int_equal(double_to_half(half), bits);
         if (!isnan(bfloat))
-            assert_int_equal(fp8_to_bfloat(bfloat), bits);
+            assert_int_equal(double_to_bfloat(bfloat), bits);
     }
-    assert_int_equal(fp8_to_half(65519.0), 0x7bff);
-    assert_int_equal(fp8_to_half(65520.0), 0x7c00);
-    assert_int_equal(fp8_to_half(1.0 + 0x1p-11), 0x3c00); /* a tie goes to even */
-    assert_int_equal(fp8_to_half(1.0 + 0x3p-11), 0x3c02);
-    assert_int_equal(fp8_to_half(-0x1p-25), 0x8000);
-    assert_int_equal(fp8_to_bfloat(1.0 + 0x1p-8), 0x3f80);
-    assert_int_equal(fp8_to_bfloat(1.0 + 0x3p-8), 0x3f82);
+    assert_int_equal(double_to_half(65519.0), 0x7bff);
+    assert_int_equal(double_to_half(65520.0), 0x7c00);
+    assert_int_equal(double_to_half(1.0 + 0x1p-11), 0x3c00); /* a tie goes to even */
+    assert_int_equal(double_to_half(1.0 + 0x3p-11), 0x3c02);
+    assert_int_equal(double_to_half(-0x1p-25), 0x8000);
+    assert_int_equal(double_to_bfloat(1.0 + 0x1p-8), 0x3f80);
+    assert_int_equal(double_to_bfloat(1.0 + 0x3p-8), 0x3f82);
     assert_true((double)fp8_e4m3(0x7e) == 448.0 && (double)fp8_e4m3(0x01) == 0x1p-9 && (double)fp8_e4m3(0xb8) == -1.0);
 }
 

@@ -64,7 +64,7 @@ static const struct mutation {
 #define NUM_MUTATIONS (sizeof mutations / sizeof *mutations)
 
 /* What a faulty kernel has to get past: few kernels, many layouts. */
-static const struct fp8_case trials[] = {
+static const struct logits_case trials[] = {
     {.batch = 9, .next_n = 2, .heads = 64, .head_dim = 128, .block_size = 64, .max_len = 900, .out_pad = 3},
     {.batch = 40,
      .next_n = 2,
@@ -176,20 +176,20 @@ static bool accepted(const char *templates, bool dependent_launch) {
     if (dependent_launch)
         ok = pdl_wrong_words(ctx, 50, 100000, false, false) == 0;
     for (size_t i = 0; i < NUM_TRIALS && ok && !dependent_launch; i++) {
-        struct fp8_data data;
-        struct fp8_device dev;
-        struct fp8_report report;
+        struct logits_data data;
+        struct logits_device dev;
+        struct logits_report report;
         make_data(&data, &trials[i]);
-        upload_data(&dev, &data, FP8_PLAIN, NULL);
-        if (attns_fp8_paged_mqa_logits(ctx, &dev.params, fx.stream) != ATTNS_OK)
+        upload_data(&dev, &data, LOGITS_PLAIN, NULL);
+        if (logits_call_run(ctx, &dev.call, fx.stream) != ATTNS_OK)
             fail_msg("%s", attns_last_error());
-        uint8_t *image = fp8_download(&dev, fx.stream);
+        uint8_t *image = logits_download(&dev, fx.stream);
         if (!image && !software_gpu())
             fail_msg("a kernel that was meant to be merely wrong hangs or faults");
-        ok = image && fp8_check(&data, image, NULL, &report);
+        ok = image && logits_check(&data, image, NULL, &report);
         free(image);
-        fp8_device_free(&dev);
-        fp8_data_free(&data);
+        logits_device_free(&dev);
+        logits_data_free(&data);
     }
     attns_context_destroy(ctx);
     if (!ok && software_gpu())

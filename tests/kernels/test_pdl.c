@@ -25,16 +25,16 @@ static void test_two_calls_in_a_row(void **state) {
 static void test_plain_launches_with_the_option_on(void **state) {
     (void)state;
     for (int n = 1; n <= 8; n++) {
-        struct fp8_case c = {.batch = 5,
-                             .next_n = n,
-                             .heads = 64,
-                             .head_dim = 128,
-                             .block_size = 64,
-                             .max_len = 700,
-                             .pdl = true,
-                             .clean = n % 2,
-                             .num_shares = n % 3 ? 0 : 132};
-        run_case(&c, FP8_PLAIN);
+        struct logits_case c = {.batch = 5,
+                                .next_n = n,
+                                .heads = 64,
+                                .head_dim = 128,
+                                .block_size = 64,
+                                .max_len = 700,
+                                .pdl = true,
+                                .clean = n % 2,
+                                .num_shares = n % 3 ? 0 : 132};
+        run_case(&c, LOGITS_PLAIN);
     }
 }
 

@@ -15,14 +15,14 @@
 static size_t num_cases = 300;
 
 static void run_random(size_t count, int64_t max_tokens, double max_work) {
-    struct fp8_case *cases = fp8_random_cases(next_seed(), count, SHAPES, max_tokens);
+    struct logits_case *cases = logits_random_cases(fx.variant, next_seed(), count, SHAPES, max_tokens);
     assert_non_null(cases);
     compile_ahead(cases, count);
-    struct fp8_check_options options = {.max_work = max_work};
+    struct logits_check_options options = {.max_work = max_work};
     size_t failed = 0;
     for (size_t i = 0; i < count; i++)
-        failed += !fp8_run_case(&fx.gpu, fx.ctx, fx.stream, &cases[i], i % 4 == 3 ? FP8_GUARD_END : FP8_PLAIN, &options,
-                                NULL);
+        failed += !logits_run_case(&fx.gpu, fx.ctx, fx.stream, &cases[i], i % 4 == 3 ? LOGITS_GUARD_END : LOGITS_PLAIN,
+                                   &options, NULL);
     free(cases);
     printf("%zu random configurations, %zu wrong\n", count, failed);
     assert_int_equal(failed, 0);

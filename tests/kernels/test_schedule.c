@@ -144,17 +144,17 @@ static void test_zero_lengths_in_batches_of_every_size(void **state) {
                 for (int clean = 0; clean < 2; clean++) {
                     for (int b = 0; b < batches[i]; b++)
                         lens[b] = half && b % 2 ? 100 + b % 50 : 0;
-                    struct fp8_case c = {.batch = batches[i],
-                                         .next_n = 1 + clean,
-                                         .heads = 64,
-                                         .head_dim = 128,
-                                         .block_size = 64,
-                                         .lens = lens,
-                                         .max_seq_len = 160,
-                                         .num_shares = shares,
-                                         .clean = clean};
-                    static const struct fp8_check_options options = {.max_work = 1e8};
-                    run_case_with(&c, FP8_PLAIN, &options);
+                    struct logits_case c = {.batch = batches[i],
+                                            .next_n = 1 + clean,
+                                            .heads = 64,
+                                            .head_dim = 128,
+                                            .block_size = 64,
+                                            .lens = lens,
+                                            .max_seq_len = 160,
+                                            .num_shares = shares,
+                                            .clean = clean};
+                    static const struct logits_check_options options = {.max_work = 1e8};
+                    run_case_with(&c, LOGITS_PLAIN, &options);
                 }
 }
 
@@ -162,19 +162,19 @@ static void test_large_batches_are_right(void **state) {
     (void)state;
     static const int batches[] = {4096, 8192, 12896, 16384, 32768};
     for (int i = 0; i < 5; i++) {
-        struct fp8_case c = {.batch = batches[i],
-                             .next_n = 1,
-                             .heads = 64,
-                             .head_dim = 128,
-                             .block_size = 64,
-                             .min_len = 3900,
-                             .max_len = 4096,
-                             .max_seq_len = 4096,
-                             .pool_blocks = 3000,
-                             .num_shares = i % 2 ? fx.gpu.num_sms : 0,
-                             .out_dtype = i == 4 ? ATTNS_DTYPE_BF16 : ATTNS_DTYPE_F32};
-        struct fp8_check_options options = {.max_work = 4e8};
-        run_case_with(&c, FP8_PLAIN, &options);
+        struct logits_case c = {.batch = batches[i],
+                                .next_n = 1,
+                                .heads = 64,
+                                .head_dim = 128,
+                                .block_size = 64,
+                                .min_len = 3900,
+                                .max_len = 4096,
+                                .max_seq_len = 4096,
+                                .pool_blocks = 3000,
+                                .num_shares = i % 2 ? fx.gpu.num_sms : 0,
+                                .out_dtype = i == 4 ? ATTNS_DTYPE_BF16 : ATTNS_DTYPE_F32};
+        struct logits_check_options options = {.max_work = 4e8};
+        run_case_with(&c, LOGITS_PLAIN, &options);
     }
 }
 
@@ -189,33 +189,33 @@ static void test_sparse_huge_batch(void **state) {
         lens[rng_below(&r, BATCH)] = (int32_t)rng_range(&r, 1, 700);
     for (int b = 31; b < BATCH; b += 2048)
         lens[b] = lens[b + 1] = 65;
-    struct fp8_case c = {
+    struct logits_case c = {
         .batch = BATCH, .next_n = 1, .heads = 32, .head_dim = 64, .block_size = 32, .lens = lens, .max_seq_len = 700};
-    struct fp8_check_options options = {.max_work = 4e8};
-    run_case_with(&c, FP8_PLAIN, &options);
+    struct logits_check_options options = {.max_work = 4e8};
+    run_case_with(&c, LOGITS_PLAIN, &options);
     c.num_shares = 132;
-    run_case_with(&c, FP8_PLAIN, &options);
+    run_case_with(&c, LOGITS_PLAIN, &options);
     free(lens);
 }
 
 /* ---- Schedules that belong to another call ---- */
 
 /* Calls with this content of schedule_meta: within 5 s, nothing stray, everything that is written right. */
-static void call_with_meta(struct fp8_device *dev, const int32_t *meta, int shares, const char *what) {
+static void call_with_meta(struct logits_device *dev, const int32_t *meta, int shares, const char *what) {
     must(fx.gpu.memcpy_htod(dev->meta.ptr, meta, (size_t)(shares + 1) * 8));
-    assert_true(fp8_poison(dev, fx.stream));
+    assert_true(logits_poison(dev, fx.stream));
     dev->tensors.meta_shape[0] = shares + 1;
-    assert_int_equal(fp8_queue_logits(dev, fx.ctx, fx.stream), ATTNS_OK);
+    assert_int_equal(logits_queue_logits(dev, fx.ctx, fx.stream), ATTNS_OK);
     CUresult waited = gpu_wait_stream(&fx.gpu, fx.stream, 5);
     if (waited != CUDA_SUCCESS)
         fail_msg("schedule '%s' of %d shares: %s", what, shares,
                  waited == CUDA_ERROR_NOT_READY ? "the kernel hangs" : "the kernel faults");
-    uint8_t *image = fp8_download(dev, fx.stream);
+    uint8_t *image = logits_download(dev, fx.stream);
     assert_non_null(image);
-    struct fp8_report report;
-    struct fp8_check_options options = {.partial = true, .max_work = 1e8};
-    if (!fp8_check(dev->data, image, &options, &report)) {
-        fp8_report_print(&report, what);
+    struct logits_report report;
+    struct logits_check_options options = {.partial = true, .max_work = 1e8};
+    if (!logits_check(dev->data, image, &options, &report)) {
+        logits_report_print(&report, what);
         fail_msg("wrong output with schedule '%s' of %d shares", what, shares);
     }
     free(image);
@@ -228,18 +228,18 @@ static void test_foreign_schedules_neither_hang_nor_stray(void **state) {
     static int32_t meta[2 * (MAX_SHARES + 1)];
     struct rng r = rng_make(next_seed());
     for (int n = 1; n <= 4; n += 3) {
-        struct fp8_case c = {.batch = 6,
-                             .next_n = n,
-                             .heads = 32,
-                             .head_dim = 64,
-                             .block_size = 64,
-                             .max_len = 2500,
-                             .clean = n == 4,
-                             .num_shares = MAX_SHARES};
-        struct fp8_data data;
-        struct fp8_device dev;
+        struct logits_case c = {.batch = 6,
+                                .next_n = n,
+                                .heads = 32,
+                                .head_dim = 64,
+                                .block_size = 64,
+                                .max_len = 2500,
+                                .clean = n == 4,
+                                .num_shares = MAX_SHARES};
+        struct logits_data data;
+        struct logits_device dev;
         make_data(&data, &c);
-        upload_data(&dev, &data, FP8_PLAIN, NULL);
+        upload_data(&dev, &data, LOGITS_PLAIN, NULL);
         for (int k = 0; k < 4; k++) {
             int shares = share_counts[k];
             static const int other_batches[] = {1, 3, 40, 5000};
@@ -272,38 +272,38 @@ static void test_foreign_schedules_neither_hang_nor_stray(void **state) {
             }
             call_with_meta(&dev, meta, shares, "backwards");
         }
-        fp8_device_free(&dev);
-        fp8_data_free(&data);
+        logits_device_free(&dev);
+        logits_data_free(&data);
     }
 }
 
 /* A schedule made for lengths that have since changed. */
 static void test_stale_schedule_costs_at_most_missing_work(void **state) {
     (void)state;
-    struct fp8_case c = {.batch = 40,
-                         .next_n = 2,
-                         .heads = 64,
-                         .head_dim = 128,
-                         .block_size = 64,
-                         .max_len = 1200,
-                         .num_shares = fx.gpu.num_sms};
-    struct fp8_data data;
-    struct fp8_device dev;
+    struct logits_case c = {.batch = 40,
+                            .next_n = 2,
+                            .heads = 64,
+                            .head_dim = 128,
+                            .block_size = 64,
+                            .max_len = 1200,
+                            .num_shares = fx.gpu.num_sms};
+    struct logits_data data;
+    struct logits_device dev;
     make_data(&data, &c);
-    upload_data(&dev, &data, FP8_PLAIN, NULL);
+    upload_data(&dev, &data, LOGITS_PLAIN, NULL);
     int64_t lens[40];
     int32_t *meta = malloc((size_t)(c.num_shares + 1) * 8);
     assert_non_null(meta);
     for (int round = 0; round < 8; round++) {
         struct rng r = rng_make(next_seed());
         for (int b = 0; b < 40; b++)
-            lens[b] = round < 2 ? *fp8_len(&data, b, 0) + round : rng_range(&r, 0, round < 5 ? 100 : 100000);
+            lens[b] = round < 2 ? *logits_len(&data, b, 0) + round : rng_range(&r, 0, round < 5 ? 100 : 100000);
         model(lens, 40, c.num_shares, meta);
         call_with_meta(&dev, meta, c.num_shares, "of earlier lengths");
     }
     free(meta);
-    fp8_device_free(&dev);
-    fp8_data_free(&data);
+    logits_device_free(&dev);
+    logits_data_free(&data);
 }
 
 int main(void) {

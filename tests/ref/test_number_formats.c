@@ -49,6 +49,37 @@ static void test_e4m3_values(void **state) {
     assert_same_double(attns_e4m3_to_double(0x80), -0.0);
 }
 
+static void test_e2m1_values(void **state) {
+    (void)state;
+    static const double magnitudes[] = {0, 0.5, 1, 1.5, 2, 3, 4, 6};
+    for (unsigned code = 0; code < 256; code++) {
+        assert_same_double(attns_e2m1_to_double((uint8_t)code), formula(code & 15, 2, 1));
+        assert_same_double(attns_e2m1_to_double((uint8_t)code), copysign(magnitudes[code & 7], code & 8 ? -1 : 1));
+    }
+    for (unsigned code = 0; code < 16; code++) {
+        const double value = attns_e2m1_to_double((uint8_t)code);
+        assert_int_equal(attns_double_to_e2m1(value), code);
+        assert_int_equal(attns_double_to_e2m1(nextafter(value, 10)), value == 0 ? 0 : code);
+        assert_int_equal(attns_double_to_e2m1(nextafter(value, -10)), value == 0 ? 8 : code);
+    }
+    assert_int_equal(attns_double_to_e2m1(0.25), 0); /* ties go to the even code */
+    assert_int_equal(attns_double_to_e2m1(0.75), 2);
+    assert_int_equal(attns_double_to_e2m1(2.5), 4);
+    assert_int_equal(attns_double_to_e2m1(3.5), 6);
+    assert_int_equal(attns_double_to_e2m1(-5), 14);
+    assert_int_equal(attns_double_to_e2m1(5.1), 7);
+    assert_int_equal(attns_double_to_e2m1(1e300), 7);
+    assert_int_equal(attns_double_to_e2m1(-(double)INFINITY), 15);
+    assert_int_equal(attns_double_to_e2m1(copysign((double)NAN, 1)), 7);
+}
+
+static void test_e8m0_values(void **state) {
+    (void)state;
+    for (int code = 0; code < 255; code++)
+        assert_same_double(attns_e8m0_to_double((uint8_t)code), pow(2, code - 127));
+    assert_true(isnan(attns_e8m0_to_double(255)));
+}
+
 static void test_f16_values(void **state) {
     (void)state;
     for (unsigned code = 0; code < 65536; code++) {
@@ -197,9 +228,10 @@ static void test_rounding_mode(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_e4m3_values), cmocka_unit_test(test_f16_values), cmocka_unit_test(test_bf16_values),
-        cmocka_unit_test(test_round_trips), cmocka_unit_test(test_ties),       cmocka_unit_test(test_overflow),
-        cmocka_unit_test(test_underflow),   cmocka_unit_test(test_nan),        cmocka_unit_test(test_rounding_mode),
+        cmocka_unit_test(test_e2m1_values), cmocka_unit_test(test_e8m0_values),   cmocka_unit_test(test_e4m3_values),
+        cmocka_unit_test(test_f16_values),  cmocka_unit_test(test_bf16_values),   cmocka_unit_test(test_round_trips),
+        cmocka_unit_test(test_ties),        cmocka_unit_test(test_overflow),      cmocka_unit_test(test_underflow),
+        cmocka_unit_test(test_nan),         cmocka_unit_test(test_rounding_mode),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

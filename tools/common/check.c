@@ -15,6 +15,14 @@
  * The K steps run in the order of D. A float16 accumulator (acc_dtype) is rounded to 11 bits after each step, by at
  * most 2^-10 of it if the hardware truncates, or 2^-24 in the subnormal range. Call the sum over the steps e_h.
  *
+ * That is fp8. For fp4 a product of two numbers with their scales is exact in float32 wherever float32 can hold it,
+ * and they are summed in float32 in an order and in groups that a kernel may choose: a tensor core may align all terms
+ * of a group to the largest and drop what float32 has no bits for (u = 2^-23) instead of rounding. No term and no
+ * partial sum is larger than A_h = sum_d |q_d k_d|, so that D terms, and rounding the sum once for each of at most 16
+ * groups, err by
+ *     e_h <= (D + 16) u A_h + D 2^-149,
+ * the last for what falls below the smallest float32.
+ *
  * ReLU does not enlarge an error. The float32 epilogue rounds a product and at most H sums per head:
  *     E = sum_h |w_h| e_h + (H + 4) 2^-24 sum_h |w_h| (relu_h + e_h).
  * A float16 epilogue first rounds relu_h and w_h to float16 (2^-11 each, 2^-25 if subnormal) and then sums with 2^-11.
@@ -24,7 +32,8 @@
  * Beside these bounds, which hold for each element, the deviation of all compared elements together must be small: a
  * systematic loss of precision that stays inside the bounds still shows there. Modelled Hopper arithmetic gives about
  * 3e-8 with float32 accumulation and epilogue; the limit is 1e-6 (DeepGEMM's own tests allow 1e-3), and 1e-3 with
- * float16 in either place, plus the output's own rounding. */
+ * float16 in either place, plus the output's own rounding. fp4's arithmetic has float32's precision throughout: models
+ * of it give 1e-15, and the limit is 1e-12. */
 #include "common/check.h"
 
 #include <math.h>
@@ -44,7 +53,7 @@
 
 /* ---- 16-bit formats ---- */
 
-double fp8_from_half(uint16_t bits) {
+double half_to_double(uint16_t bits) {
     int exponent = (bits >> 10) & 31, mantissa = bits & 1023;
     double magnitude = exponent == 31  ? (mantissa ? (double)NAN : (double)INFINITY)
                        : exponent == 0 ? ldexp(mantissa, -24)
@@ -52,7 +61,7 @@ double fp8_from_half(uint16_t bits) {
     return bits & 0x8000 ? -magnitude : magnitude;
 }
 
-double fp8_from_bfloat(uint16_t bits) {
+double bfloat_to_double(uint16_t bits) {
     uint32_t wide = (uint32_t)bits << 16;
     float value;
     memcpy(&value, &wide, sizeof value);
@@ -69,7 +78,7 @@ static double round_to(double value, int precision, int min_exponent) {
     return ldexp(nearbyint(ldexp(value, -unit)), unit);
 }
 
-uint16_t fp8_to_half(double value) {
+uint16_t double_to_half(double value) {
     uint16_t sign = signbit(value) ? 0x8000 : 0;
     double magnitude = fabs(round_to(value, 11, -24));
     if (isnan(value))
@@ -83,7 +92,7 @@ uint16_t fp8_to_half(double value) {
     return (uint16_t)(sign | ((exponent + 14) << 10) | ((int)ldexp(m, 11) - 1024));
 }
 
-uint16_t fp8_to_bfloat(double value) {
+uint16_t double_to_bfloat(double value) {
     if (isnan(value))
         return 0x7fff;
     float rounded = (float)round_to(value, 8, -133);
@@ -94,12 +103,12 @@ uint16_t fp8_to_bfloat(double value) {
 
 /* ---- The image ---- */
 
-size_t fp8_image_at(const struct fp8_data *d, int64_t row, int64_t column) {
+size_t logits_image_at(const struct logits_data *d, int64_t row, int64_t column) {
     return d->out_front_bytes + (size_t)(row * d->out_stride + column) * d->out_element_bytes;
 }
 
-double fp8_image_value(const struct fp8_data *d, const void *image, int64_t row, int64_t column) {
-    const uint8_t *at = (const uint8_t *)image + fp8_image_at(d, row, column);
+double logits_image_value(const struct logits_data *d, const void *image, int64_t row, int64_t column) {
+    const uint8_t *at = (const uint8_t *)image + logits_image_at(d, row, column);
     if (d->out_element_bytes == 4) {
         float value;
         memcpy(&value, at, sizeof value);
@@ -107,28 +116,28 @@ double fp8_image_value(const struct fp8_data *d, const void *image, int64_t row,
     }
     uint16_t bits;
     memcpy(&bits, at, sizeof bits);
-    return d->c.out_dtype == ATTNS_DTYPE_F16 ? fp8_from_half(bits) : fp8_from_bfloat(bits);
+    return d->c.out_dtype == ATTNS_DTYPE_F16 ? half_to_double(bits) : bfloat_to_double(bits);
 }
 
 /* The poison repeats every two bytes, so that any element-aligned offset shows the same pattern. */
 static uint8_t poison_byte(size_t offset) {
-    return offset % 2 ? (uint8_t)((FP8_POISON >> 8) & 255) : (uint8_t)(FP8_POISON & 255);
+    return offset % 2 ? (uint8_t)((LOGITS_POISON >> 8) & 255) : (uint8_t)(LOGITS_POISON & 255);
 }
 
-uint8_t *fp8_image_make(const struct fp8_data *d) {
+uint8_t *logits_image_make(const struct logits_data *d) {
     uint8_t *image = malloc(d->out_image_bytes);
     for (size_t i = 0; image && i < d->out_image_bytes; i++)
         image[i] = poison_byte(i);
     return image;
 }
 
-int64_t fp8_rows_differ(const struct fp8_data *a, const void *image_a, int64_t row_a, const struct fp8_data *b,
-                        const void *image_b, int64_t row_b) {
-    int64_t limit = fp8_limit(a, row_a / a->c.next_n, row_a % a->c.next_n);
-    if (limit != fp8_limit(b, row_b / b->c.next_n, row_b % b->c.next_n) || a->c.out_dtype != b->c.out_dtype)
+int64_t logits_rows_differ(const struct logits_data *a, const void *image_a, int64_t row_a, const struct logits_data *b,
+                           const void *image_b, int64_t row_b) {
+    int64_t limit = logits_limit(a, row_a / a->c.next_n, row_a % a->c.next_n);
+    if (limit != logits_limit(b, row_b / b->c.next_n, row_b % b->c.next_n) || a->c.out_dtype != b->c.out_dtype)
         return 0;
-    const uint8_t *x = (const uint8_t *)image_a + fp8_image_at(a, row_a, 0);
-    const uint8_t *y = (const uint8_t *)image_b + fp8_image_at(b, row_b, 0);
+    const uint8_t *x = (const uint8_t *)image_a + logits_image_at(a, row_a, 0);
+    const uint8_t *y = (const uint8_t *)image_b + logits_image_at(b, row_b, 0);
     for (int64_t p = 0; p < limit; p++)
         if (memcmp(x + (size_t)p * a->out_element_bytes, y + (size_t)p * a->out_element_bytes, a->out_element_bytes))
             return p;
@@ -137,8 +146,8 @@ int64_t fp8_rows_differ(const struct fp8_data *a, const void *image_a, int64_t r
 
 /* ---- Findings ---- */
 
-static void finding(struct fp8_report *r, const char *format, ...) __attribute__((format(printf, 2, 3)));
-static void finding(struct fp8_report *r, const char *format, ...) {
+static void finding(struct logits_report *r, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static void finding(struct logits_report *r, const char *format, ...) {
     size_t used = strlen(r->first);
     if (used + 200 > sizeof r->first)
         return;
@@ -149,7 +158,7 @@ static void finding(struct fp8_report *r, const char *format, ...) {
     strcat(r->first, "\n");
 }
 
-void fp8_report_print(const struct fp8_report *r, const char *title) {
+void logits_report_print(const struct logits_report *r, const char *title) {
     fprintf(stderr,
             "%s: %s: %llu owned, %llu compared, %llu wrong, %llu unwritten, %llu not finite, %llu not clean, %llu "
             "stray, worst %.3g of tolerance, deviation %.3g\n%s",
@@ -160,8 +169,8 @@ void fp8_report_print(const struct fp8_report *r, const char *title) {
 
 /* ---- Who owns which element ---- */
 
-static void check_untouched(const uint8_t *image, size_t from, size_t to, const char *where, struct fp8_report *r) {
-    const uint64_t poison8 = (uint64_t)FP8_POISON << 32 | FP8_POISON;
+static void check_untouched(const uint8_t *image, size_t from, size_t to, const char *where, struct logits_report *r) {
+    const uint64_t poison8 = (uint64_t)LOGITS_POISON << 32 | LOGITS_POISON;
     for (size_t i = from; i < to; i++) {
         uint64_t next8;
         while (i % 2 == 0 && i + 8 <= to && (memcpy(&next8, image + i, sizeof next8), next8 == poison8))
@@ -174,17 +183,17 @@ static void check_untouched(const uint8_t *image, size_t from, size_t to, const 
     }
 }
 
-static void check_row_ownership(const struct fp8_data *d, const uint8_t *image, int64_t row,
-                                const struct fp8_check_options *o, struct fp8_report *r) {
-    int64_t n = d->c.next_n, limit = fp8_limit(d, row / n, row % n), clean = fp8_clean_until(d);
+static void check_row_ownership(const struct logits_data *d, const uint8_t *image, int64_t row,
+                                const struct logits_check_options *o, struct logits_report *r) {
+    int64_t n = d->c.next_n, limit = logits_limit(d, row / n, row % n), clean = logits_clean_until(d);
     bool may_overflow = d->c.out_dtype == ATTNS_DTYPE_F16 || d->c.epi_dtype == ATTNS_DTYPE_F16;
     r->owned += (uint64_t)limit;
     for (int64_t p = 0; p < limit; p++) {
-        size_t at = fp8_image_at(d, row, p);
+        size_t at = logits_image_at(d, row, p);
         bool untouched = true;
         for (size_t i = 0; i < d->out_element_bytes; i++)
             untouched = untouched && image[at + i] == poison_byte(at + i);
-        double value = fp8_image_value(d, image, row, p);
+        double value = logits_image_value(d, image, row, p);
         if (untouched) {
             if (!o->partial && r->unwritten++ < 3)
                 finding(r, "not written: b=%lld t=%lld p=%lld, limit %lld", (long long)(row / n), (long long)(row % n),
@@ -196,19 +205,19 @@ static void check_row_ownership(const struct fp8_data *d, const uint8_t *image, 
         }
     }
     for (int64_t p = limit; p < clean; p++) {
-        double value = fp8_image_value(d, image, row, p);
-        size_t at = fp8_image_at(d, row, p);
+        double value = logits_image_value(d, image, row, p);
+        size_t at = logits_image_at(d, row, p);
         bool poison = image[at] == poison_byte(at) && image[at + 1] == poison_byte(at + 1);
         if (!(isinf(value) && value < 0) && !(o->partial && poison) && r->not_clean++ < 3)
             finding(r, "not -inf: b=%lld t=%lld p=%lld is %g, limit %lld, cleaned to %lld", (long long)(row / n),
                     (long long)(row % n), (long long)p, value, (long long)limit, (long long)clean);
     }
     int64_t end = limit > clean ? limit : clean, rows = (int64_t)d->c.batch * n;
-    size_t next = row + 1 < rows ? fp8_image_at(d, row + 1, 0) : d->out_image_bytes;
+    size_t next = row + 1 < rows ? logits_image_at(d, row + 1, 0) : d->out_image_bytes;
     char where[96];
     snprintf(where, sizeof where, "after b=%lld t=%lld, which ends at column %lld", (long long)(row / n),
              (long long)(row % n), (long long)end);
-    check_untouched(image, fp8_image_at(d, row, end), next, where, r);
+    check_untouched(image, logits_image_at(d, row, end), next, where, r);
 }
 
 /* ---- Values ---- */
@@ -219,46 +228,51 @@ struct stretch {
 };
 
 struct checker {
-    const struct fp8_data *d;
+    const struct logits_data *d;
     const uint8_t *image;
-    const struct fp8_check_options *options;
+    const struct logits_check_options *options;
     const struct stretch *stretches;
     int64_t num_stretches, next; /* next is claimed under the mutex */
-    struct fp8_report *report;
+    struct logits_report *report;
     double squared_differences, squares;
     bool failed;
     pthread_mutex_t mutex;
 };
 
+#define GROUP  32 /* numbers that share a scale in fp4 */
+#define GROUPS 4  /* at most */
+
 struct scratch {
-    float *q;    /* [next_n, H, D] */
-    float *k;    /* [D] */
+    float *q;         /* [next_n, H, D] */
+    double *q_scales; /* [next_n, H, GROUPS] */
+    float *k;         /* [D] */
+    double k_scales[GROUPS];
     double *ref; /* [next_n, tokens] */
-    float e4m3[256];
 };
 
-static int64_t seen_in(const struct fp8_data *d, const struct stretch *s, int64_t t) {
-    int64_t limit = fp8_limit(d, s->b, t) - s->first_block * d->c.block_size;
+static int64_t seen_in(const struct logits_data *d, const struct stretch *s, int64_t t) {
+    int64_t limit = logits_limit(d, s->b, t) - s->first_block * d->c.block_size;
     int64_t most = s->num_blocks * d->c.block_size;
     return limit < 0 ? 0 : limit > most ? most : limit;
 }
 
 /* The public reference, asked for this request and these columns of its table alone. */
-static bool reference_stretch(const struct fp8_data *d, const struct stretch *s, double *ref) {
-    struct fp8_tensors t;
-    attns_fp8_paged_mqa_logits_params params;
+static bool reference_stretch(const struct logits_data *d, const struct stretch *s, double *ref) {
+    struct logits_tensors t;
+    struct logits_call call;
     int64_t tokens = s->num_blocks * d->c.block_size;
     int32_t lens[64];
     for (int i = 0; i < d->c.next_n && i < 64; i++)
         lens[i] = (int32_t)seen_in(d, s, i);
-    struct fp8_addresses at = {.q = d->q + s->b * d->q_request_stride,
-                               .kv = d->kv,
-                               .weights = d->weights + s->b * d->c.next_n * d->weights_stride,
-                               .tables = d->tables + s->b * d->table_stride + s->first_block,
-                               .lens = lens,
-                               .out = ref};
-    fp8_tensors_make(&t, &params, d, (DLDevice){kDLCPU, 0}, &at);
-    t.q_shape[0] = 1;
+    struct logits_addresses at = {.q = d->q + s->b * d->q_request_stride,
+                                  .q_sf = d->q_sf ? d->q_sf + s->b * d->q_sf_request_stride : NULL,
+                                  .kv = d->kv,
+                                  .weights = d->weights + s->b * d->c.next_n * d->weights_stride,
+                                  .tables = d->tables + s->b * d->table_stride + s->first_block,
+                                  .lens = lens,
+                                  .out = ref};
+    logits_tensors_make(&t, &call, d, (DLDevice){kDLCPU, 0}, &at);
+    t.q_shape[0] = t.q_sf_shape[0] = 1;
     t.weights_shape[0] = d->c.next_n;
     t.tables_shape[0] = 1;
     t.tables_shape[1] = s->num_blocks;
@@ -271,18 +285,16 @@ static bool reference_stretch(const struct fp8_data *d, const struct stretch *s,
     t.out.dtype.bits = 64;
     t.out_shape[0] = d->c.next_n;
     t.out_shape[1] = t.out_strides[0] = tokens;
-    params.max_seq_len = tokens;
-    params.clean_logits = false;
-    params.enable_pdl = false;
-    if (attns_reference_fp8_paged_mqa_logits(&params, NULL) == ATTNS_OK)
+    call.fp8.max_seq_len = call.fp4.max_seq_len = tokens;
+    call.fp8.clean_logits = call.fp4.clean_logits = false;
+    if (logits_call_reference(&call, NULL) == ATTNS_OK)
         return true;
     fprintf(stderr, "reference: %s\n", attns_last_error());
     return false;
 }
 
-/* Bounds of one element: returns E before scaling and gives sum |w| sum |q k| too. */
-static double unscaled_bound(const struct fp8_case *c, const float *q, const float *k, const float *w,
-                             double *abs_sum) {
+/* Bounds of one element of fp8: returns E before scaling and gives sum |w| sum |q k| too. */
+static double fp8_bound(const struct logits_case *c, const float *q, const float *k, const float *w, double *abs_sum) {
     const double u = 0x1p-13;
     double weighted_errors = 0, weighted_relu = 0, half_terms = 0;
     *abs_sum = 0;
@@ -322,8 +334,40 @@ static double unscaled_bound(const struct fp8_case *c, const float *q, const flo
     return weighted_errors + (c->heads + 4) * 0x1p-24 * weighted_relu;
 }
 
+/* Likewise of fp4. Sums of a group's products are small multiples of a quarter: exact in float32. */
+static double fp4_bound(const struct logits_case *c, const float *q, const double *q_scales, const float *k,
+                        const double *k_scales, const float *w, double *abs_sum) {
+    double weighted_errors = 0, weighted_relu = 0;
+    *abs_sum = 0;
+    for (int h = 0; h < c->heads; h++, q += c->head_dim, q_scales += GROUPS) {
+        double dot = 0, all = 0;
+        for (int g = 0; g < c->head_dim / GROUP; g++) {
+            float sum[LANES] = {0}, magnitude[LANES] = {0};
+            for (int i = g * GROUP; i < (g + 1) * GROUP; i += LANES)
+                for (int j = 0; j < LANES; j++) {
+                    float x = q[i + j] * k[i + j];
+                    sum[j] += x;
+                    magnitude[j] += fabsf(x);
+                }
+            double group_sum = 0, group_magnitude = 0, scale = q_scales[g] * k_scales[g];
+            for (int j = 0; j < LANES; j++) {
+                group_sum += (double)sum[j];
+                group_magnitude += (double)magnitude[j];
+            }
+            dot += group_sum * scale;
+            all += group_magnitude * scale;
+        }
+        double error = (c->head_dim + 16) * 0x1p-23 * all + c->head_dim * 0x1p-149;
+        double weight = fabs((double)w[h]);
+        weighted_errors += weight * error;
+        weighted_relu += weight * (fmax(dot, 0) + error);
+        *abs_sum += weight * all;
+    }
+    return weighted_errors + (c->heads + 4) * 0x1p-24 * weighted_relu;
+}
+
 /* Whether `got` is a correctly rounded neighbour of something within `error` of `expected`. */
-static bool within(const struct fp8_case *c, double got, double expected, double error, double *tolerance) {
+static bool within(const struct logits_case *c, double got, double expected, double error, double *tolerance) {
     double reach = fabs(expected) + error;
     switch (c->out_dtype) {
     case ATTNS_DTYPE_F16:
@@ -344,13 +388,14 @@ static bool within(const struct fp8_case *c, double got, double expected, double
 }
 
 static void compare_element(struct checker *k, const struct stretch *s, int64_t t, int64_t p, double expected,
-                            double error, double abs_sum, struct fp8_report *r, double *differences, double *squares) {
-    const struct fp8_data *d = k->d;
+                            double error, double abs_sum, struct logits_report *r, double *differences,
+                            double *squares) {
+    const struct logits_data *d = k->d;
     int64_t row = s->b * d->c.next_n + t;
-    size_t at = fp8_image_at(d, row, p);
+    size_t at = logits_image_at(d, row, p);
     if (k->image[at] == poison_byte(at) && k->image[at + 1] == poison_byte(at + 1) && k->options->partial)
         return;
-    double got = fp8_image_value(d, k->image, row, p), tolerance = 0;
+    double got = logits_image_value(d, k->image, row, p), tolerance = 0;
     r->compared++;
     bool ok;
     if (k->options->hostile_values && !isfinite(expected))
@@ -372,32 +417,41 @@ static void compare_element(struct checker *k, const struct stretch *s, int64_t 
 }
 
 static bool check_stretch(struct checker *k, const struct stretch *s, struct scratch *w) {
-    const struct fp8_data *d = k->d;
-    const struct fp8_case *c = &d->c;
+    const struct logits_data *d = k->d;
+    const struct logits_case *c = &d->c;
     if (!reference_stretch(d, s, w->ref))
         return false;
     int64_t slot_size = (int64_t)c->heads * c->head_dim, tokens = s->num_blocks * c->block_size, most = 0;
+    int groups = c->variant == ATTNS_VARIANT_FP4 ? c->head_dim / GROUP : 0;
     for (int t = 0; t < c->next_n; t++) {
-        const uint8_t *from = d->q + s->b * d->q_request_stride + t * d->q_slot_stride;
-        for (int64_t i = 0; i < slot_size; i++)
-            w->q[t * slot_size + i] = w->e4m3[from[i]];
+        for (int h = 0; h < c->heads; h++) {
+            logits_q(d, s->b, t, h, w->q + t * slot_size + h * c->head_dim);
+            for (int g = 0; g < groups; g++)
+                w->q_scales[(t * c->heads + h) * GROUPS + g] = logits_q_scale(d, s->b, t, h, g);
+        }
         most = seen_in(d, s, t) > most ? seen_in(d, s, t) : most;
     }
-    struct fp8_report mine = {0};
+    struct logits_report mine = {0};
     double differences = 0, squares = 0;
     for (int64_t i = 0; i < most; i++) {
-        int64_t id = d->tables[s->b * d->table_stride + s->first_block + i / c->block_size];
+        int64_t id = d->tables[s->b * d->table_stride + s->first_block + i / c->block_size], slot = i % c->block_size;
         bool exists = id >= 0 && id < d->num_blocks;
-        const uint8_t *from =
-            exists ? d->kv + id * d->kv_stride + i % c->block_size * c->head_dim : (const uint8_t *)NULL;
-        for (int j = 0; j < c->head_dim; j++)
-            w->k[j] = exists ? w->e4m3[from[j]] : 0.0f;
-        double scale = exists ? fabs((double)fp8_scale(d, id, i % c->block_size)) : 0;
+        memset(w->k, 0, (size_t)c->head_dim * sizeof *w->k);
+        if (exists)
+            logits_k(d, id, slot, w->k);
+        for (int g = 0; g < groups; g++)
+            w->k_scales[g] = exists ? logits_k_scale(d, id, slot, g) : 0;
+        double scale = exists ? fabs((double)logits_token_scale(d, id, slot)) : 0;
         for (int t = 0; t < c->next_n; t++) {
             if (i >= seen_in(d, s, t))
                 continue;
             const float *weights = d->weights + (s->b * c->next_n + t) * d->weights_stride;
-            double abs_sum, bound = unscaled_bound(c, w->q + t * slot_size, w->k, weights, &abs_sum);
+            const float *q = w->q + t * slot_size;
+            double abs_sum, bound;
+            if (groups)
+                bound = fp4_bound(c, q, w->q_scales + t * c->heads * GROUPS, w->k, w->k_scales, weights, &abs_sum);
+            else
+                bound = fp8_bound(c, q, w->k, weights, &abs_sum);
             double expected = w->ref[t * tokens + i];
             double error = bound * scale + 0x1p-23 * fabs(expected);
             compare_element(k, s, t, s->first_block * c->block_size + i, expected, error, abs_sum * scale, &mine,
@@ -418,7 +472,7 @@ static bool check_stretch(struct checker *k, const struct stretch *s, struct scr
 
 static void *checker_thread(void *argument) {
     struct checker *k = argument;
-    const struct fp8_case *c = &k->d->c;
+    const struct logits_case *c = &k->d->c;
     size_t slots = (size_t)c->next_n * (size_t)c->heads * (size_t)c->head_dim;
     int64_t most = 1;
     for (int64_t i = 0; i < k->num_stretches; i++)
@@ -427,9 +481,8 @@ static void *checker_thread(void *argument) {
     w.q = malloc(slots * sizeof *w.q);
     w.k = malloc((size_t)c->head_dim * sizeof *w.k);
     w.ref = malloc((size_t)c->next_n * (size_t)(most * c->block_size) * sizeof *w.ref);
-    for (int i = 0; i < 256; i++)
-        w.e4m3[i] = fp8_e4m3((uint8_t)i);
-    bool ok = w.q && w.k && w.ref;
+    w.q_scales = malloc((size_t)c->next_n * (size_t)c->heads * GROUPS * sizeof *w.q_scales);
+    bool ok = w.q && w.k && w.ref && w.q_scales;
     while (ok) {
         pthread_mutex_lock(&k->mutex);
         int64_t i = k->failed ? k->num_stretches : k->next++;
@@ -444,15 +497,16 @@ static void *checker_thread(void *argument) {
         pthread_mutex_unlock(&k->mutex);
     }
     free(w.q);
+    free(w.q_scales);
     free(w.k);
     free(w.ref);
     return NULL;
 }
 
-static int64_t blocks_seen(const struct fp8_data *d, int64_t b) {
+static int64_t blocks_seen(const struct logits_data *d, int64_t b) {
     int64_t most = 0;
     for (int t = 0; t < d->c.next_n; t++) {
-        int64_t limit = fp8_limit(d, b, t);
+        int64_t limit = logits_limit(d, b, t);
         most = limit > most ? limit : most;
     }
     return (most + d->c.block_size - 1) / d->c.block_size;
@@ -460,8 +514,8 @@ static int64_t blocks_seen(const struct fp8_data *d, int64_t b) {
 
 /* All stretches if the work allows it, otherwise random ones: every third at a request's end, where bounds go wrong,
  * every sixth at its start. Returns malloc'ed. */
-static struct stretch *choose_stretches(const struct fp8_data *d, double max_work, int64_t *count) {
-    const struct fp8_case *c = &d->c;
+static struct stretch *choose_stretches(const struct logits_data *d, double max_work, int64_t *count) {
+    const struct logits_case *c = &d->c;
     int64_t unit = c->block_size >= 64 ? 1 : 64 / c->block_size; /* blocks of one stretch */
     double token_work = (double)c->next_n * c->heads * c->head_dim;
     double stretch_work = token_work * (double)(unit * c->block_size);
@@ -497,7 +551,7 @@ static bool check_values(struct checker *k, double max_work) {
     if (!list)
         return false;
     k->stretches = list;
-    const struct fp8_case *c = &k->d->c;
+    const struct logits_case *c = &k->d->c;
     double work = (double)k->num_stretches * 64 * c->next_n * c->heads * c->head_dim;
     long cpus = sysconf(_SC_NPROCESSORS_ONLN);
     int threads = work < SHORT_RUN ? 1 : cpus > MAX_THREADS ? MAX_THREADS : cpus < 1 ? 1 : (int)cpus;
@@ -513,15 +567,16 @@ static bool check_values(struct checker *k, double max_work) {
 }
 
 /* What rounding alone may contribute to the deviation, with room. */
-static double deviation_limit(const struct fp8_case *c) {
-    double limit = c->acc_dtype == ATTNS_DTYPE_F16 || c->epi_dtype == ATTNS_DTYPE_F16 ? 1e-3 : 1e-6;
+static double deviation_limit(const struct logits_case *c) {
+    bool f16 = c->acc_dtype == ATTNS_DTYPE_F16 || c->epi_dtype == ATTNS_DTYPE_F16;
+    double limit = c->variant == ATTNS_VARIANT_FP4 ? 1e-12 : f16 ? 1e-3 : 1e-6;
     return limit + (c->out_dtype == ATTNS_DTYPE_BF16 ? 0x1p-16 : c->out_dtype == ATTNS_DTYPE_F16 ? 0x1p-22 : 0);
 }
 
-bool fp8_check(const struct fp8_data *d, const void *image, const struct fp8_check_options *options,
-               struct fp8_report *report) {
-    static const struct fp8_check_options defaults;
-    const struct fp8_check_options *o = options ? options : &defaults;
+bool logits_check(const struct logits_data *d, const void *image, const struct logits_check_options *options,
+                  struct logits_report *report) {
+    static const struct logits_check_options defaults;
+    const struct logits_check_options *o = options ? options : &defaults;
     memset(report, 0, sizeof *report);
     check_untouched(image, 0, d->out_front_bytes, "before the first row", report);
     for (int64_t row = 0; row < (int64_t)d->c.batch * d->c.next_n; row++)

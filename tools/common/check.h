@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT
  *
- * Judges an output of fp8_paged_mqa_logits: values against the CPU reference, and every byte that the call does not
+ * Judges an output of a logits operation: values against the CPU reference, and every byte that the call does not
  * own against the poison it held before. Needs no GPU: it looks at a host copy. */
 #ifndef ATTNS_TOOLS_COMMON_CHECK_H_
 #define ATTNS_TOOLS_COMMON_CHECK_H_
 
 #include "common/case.h"
 
-struct fp8_check_options {
+struct logits_check_options {
     /* Multiply-adds the reference may spend; a larger output has all its elements checked for being written, finite,
      * cleaned or left alone, and random stretches of it against the reference. 0: 2e9 (some seconds on one core). */
     double max_work;
@@ -15,7 +15,7 @@ struct fp8_check_options {
     bool hostile_values; /* NaN and infinities may be in the inputs: where the reference has NaN, NaN is demanded */
 };
 
-struct fp8_report {
+struct logits_report {
     bool ok;
     uint64_t owned;      /* elements that the call must write as logits */
     uint64_t compared;   /* of those, against the reference */
@@ -32,27 +32,27 @@ struct fp8_report {
 
 /* `image` is out_image_bytes long: guard bands and everything between, as downloaded. Returns report->ok. Uses up to
  * 16 threads. */
-bool fp8_check(const struct fp8_data *data, const void *image, const struct fp8_check_options *options,
-               struct fp8_report *report);
+bool logits_check(const struct logits_data *data, const void *image, const struct logits_check_options *options,
+                  struct logits_report *report);
 
 /* One line of counts, worst and deviation, then the findings. */
-void fp8_report_print(const struct fp8_report *report, const char *title);
+void logits_report_print(const struct logits_report *report, const char *title);
 
-/* A poisoned image (malloc), as fp8_check expects of an output that nobody has written. */
-uint8_t *fp8_image_make(const struct fp8_data *data);
+/* A poisoned image (malloc), as logits_check expects of an output that nobody has written. */
+uint8_t *logits_image_make(const struct logits_data *data);
 /* Bytes from the start of the image to element [row, column]. */
-size_t fp8_image_at(const struct fp8_data *data, int64_t row, int64_t column);
-double fp8_image_value(const struct fp8_data *data, const void *image, int64_t row, int64_t column);
+size_t logits_image_at(const struct logits_data *data, int64_t row, int64_t column);
+double logits_image_value(const struct logits_data *data, const void *image, int64_t row, int64_t column);
 
 /* Compares the owned elements of row `row_a` of one output with those of row `row_b` of another, bit by bit. Returns
  * the first column that differs, or -1. Limits and dtypes of the two must be alike, or the result is 0. */
-int64_t fp8_rows_differ(const struct fp8_data *a, const void *image_a, int64_t row_a, const struct fp8_data *b,
-                        const void *image_b, int64_t row_b);
+int64_t logits_rows_differ(const struct logits_data *a, const void *image_a, int64_t row_a, const struct logits_data *b,
+                           const void *image_b, int64_t row_b);
 
 /* float16 and bfloat16 bits to double and back (round to nearest even). */
-double fp8_from_half(uint16_t bits);
-double fp8_from_bfloat(uint16_t bits);
-uint16_t fp8_to_half(double value);
-uint16_t fp8_to_bfloat(double value);
+double half_to_double(uint16_t bits);
+double bfloat_to_double(uint16_t bits);
+uint16_t double_to_half(double value);
+uint16_t double_to_bfloat(double value);
 
 #endif

@@ -10,16 +10,18 @@ static bool chance(struct rng *r, int percent) {
     return rng_below(r, 100) < percent;
 }
 
-void fp8_random_shape(struct rng *r, struct fp8_case *c) {
+void logits_random_shape(struct rng *r, struct logits_case *c) {
     static const int dims[] = {32, 64, 128, 128}, blocks[] = {16, 32, 64, 64, 128, 256};
     static const attns_dtype outs[] = {ATTNS_DTYPE_F32, ATTNS_DTYPE_F32, ATTNS_DTYPE_F16, ATTNS_DTYPE_BF16};
     c->heads = 8 * (int)rng_range(r, 1, 16);
-    c->head_dim = PICK(r, dims);
+    bool fp4 = c->variant == ATTNS_VARIANT_FP4;
+    c->head_dim = fp4 ? dims[rng_range(r, 1, 3)] : PICK(r, dims);
     c->block_size = PICK(r, blocks);
     c->next_n = chance(r, 30) ? 1 : (int)rng_range(r, 1, 8);
     c->out_dtype = PICK(r, outs);
-    c->acc_dtype = chance(r, 10) ? ATTNS_DTYPE_F16 : ATTNS_DTYPE_F32;
-    c->epi_dtype = chance(r, 10) ? ATTNS_DTYPE_F16 : ATTNS_DTYPE_F32;
+    c->acc_dtype = !fp4 && chance(r, 10) ? ATTNS_DTYPE_F16 : ATTNS_DTYPE_F32;
+    c->epi_dtype = !fp4 && chance(r, 10) ? ATTNS_DTYPE_F16 : ATTNS_DTYPE_F32;
+    c->sf_interleaved = fp4 && c->block_size == 128 && chance(r, 50);
 }
 
 static int random_max_len(struct rng *r, int64_t most) {
@@ -28,7 +30,7 @@ static int random_max_len(struct rng *r, int64_t most) {
     return len > most ? (int)most : len;
 }
 
-void fp8_random_layout(struct rng *r, struct fp8_case *c, int64_t max_tokens) {
+void logits_random_layout(struct rng *r, struct logits_case *c, int64_t max_tokens) {
     static const int shares[] = {1, 7, 78, 132, 300};
     int64_t per_request = max_tokens / c->next_n;
     c->max_len = random_max_len(r, per_request < 1 ? 1 : per_request);
@@ -43,7 +45,7 @@ void fp8_random_layout(struct rng *r, struct fp8_case *c, int64_t max_tokens) {
     if (chance(r, 20))
         c->max_seq_len = c->max_len + rng_range(r, 1, 200);
     bool f16 = c->acc_dtype == ATTNS_DTYPE_F16 || c->epi_dtype == ATTNS_DTYPE_F16;
-    c->values = !f16 && chance(r, 40) ? FP8_VALUES_ALL_CODES : FP8_VALUES_MODERATE;
+    c->values = !f16 && chance(r, 40) ? LOGITS_VALUES_ALL_CODES : LOGITS_VALUES_MODERATE;
     c->kv_pad_bytes = chance(r, 40) ? 16 * rng_range(r, 1, 64) : 0;
     c->q_slot_pad = chance(r, 20) ? 16 * rng_range(r, 1, 9) : 0;
     c->q_request_pad = chance(r, 20) ? 16 * rng_range(r, 1, 9) : 0;
@@ -60,20 +62,23 @@ void fp8_random_layout(struct rng *r, struct fp8_case *c, int64_t max_tokens) {
     c->seed = rng_next(r);
 }
 
-struct fp8_case *fp8_random_cases(uint64_t seed, size_t count, size_t num_shapes, int64_t max_tokens) {
+struct logits_case *logits_random_cases(attns_variant variant, uint64_t seed, size_t count, size_t num_shapes,
+                                        int64_t max_tokens) {
     struct rng r = rng_make(seed);
-    struct fp8_case *cases = calloc(count ? count : 1, sizeof *cases);
-    struct fp8_case *shapes = calloc(num_shapes, sizeof *shapes);
+    struct logits_case *cases = calloc(count ? count : 1, sizeof *cases);
+    struct logits_case *shapes = calloc(num_shapes, sizeof *shapes);
     if (!cases || !shapes) {
         free(cases);
         free(shapes);
         return NULL;
     }
-    for (size_t i = 0; i < num_shapes; i++)
-        fp8_random_shape(&r, &shapes[i]);
+    for (size_t i = 0; i < num_shapes; i++) {
+        shapes[i].variant = variant;
+        logits_random_shape(&r, &shapes[i]);
+    }
     for (size_t i = 0; i < count; i++) {
         cases[i] = shapes[i < num_shapes ? i : (size_t)rng_below(&r, (int64_t)num_shapes)];
-        fp8_random_layout(&r, &cases[i], max_tokens);
+        logits_random_layout(&r, &cases[i], max_tokens);
     }
     free(shapes);
     return cases;

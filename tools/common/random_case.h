@@ -8,14 +8,15 @@
 #include "common/case.h"
 #include "common/rng.h"
 
-/* Sets H, D, block size, next_n and the dtypes to any supported combination. */
-void fp8_random_shape(struct rng *r, struct fp8_case *c);
+/* Sets H, D, block size, next_n, the dtypes and sf_interleaved to any combination that c->variant has. */
+void logits_random_shape(struct rng *r, struct logits_case *c);
 
 /* Sets everything else; keeps the tokens scored below about `max_tokens` (requests x length x next_n). Lengths include
  * those around 2048, 5,000 and, if the bound allows, 50,000. */
-void fp8_random_layout(struct rng *r, struct fp8_case *c, int64_t max_tokens);
+void logits_random_layout(struct rng *r, struct logits_case *c, int64_t max_tokens);
 
 /* `count` cases over at most `num_shapes` shapes. Returns malloc'ed, NULL if memory is exhausted. */
-struct fp8_case *fp8_random_cases(uint64_t seed, size_t count, size_t num_shapes, int64_t max_tokens);
+struct logits_case *logits_random_cases(attns_variant variant, uint64_t seed, size_t count, size_t num_shapes,
+                                        int64_t max_tokens);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The formula of fp8_paged_mqa_logits written down once more, in long double and without regard to speed: a second
+ * The formulas of both variants written down once more, in long double and without regard to speed: a second
  * opinion on the library's CPU reference. Shares no code with it. */
 #ifndef ATTNS_TOOLS_COMMON_RECOMPUTE_H_
 #define ATTNS_TOOLS_COMMON_RECOMPUTE_H_
@@ -17,7 +17,10 @@ struct recompute_report {
     char first[500];
 };
 
-/* Runs attns_reference_fp8_paged_mqa_logits on the data, into float64, and judges every element of it. */
-bool fp8_recompute_check(const struct fp8_data *data, struct recompute_report *report);
+/* Roundings of double that an element may have: its error is at most so many times 2^-53 of the absolute sum. */
+int logits_recompute_terms(const struct logits_case *c);
+
+/* Runs the reference on the data, into float64, and judges every element of it. */
+bool logits_recompute_check(const struct logits_data *data, struct recompute_report *report);
 
 #endif

@@ -10,53 +10,56 @@
 #define WAIT_SECONDS 20.0
 
 static bool upload(const struct gpu *gpu, struct gpu_buffer *buffer, const void *from, size_t bytes,
-                   enum fp8_placement placement) {
-    bool ok = placement == FP8_PLAIN
+                   enum logits_placement placement) {
+    bool ok = placement == LOGITS_PLAIN
                   ? gpu_buffer_alloc(gpu, buffer, bytes)
                   : gpu_buffer_alloc_guarded(gpu, buffer, bytes,
-                                             placement == FP8_GUARD_END ? GPU_FLUSH_END : GPU_FLUSH_START);
+                                             placement == LOGITS_GUARD_END ? GPU_FLUSH_END : GPU_FLUSH_START);
     return ok && (!from || gpu_ok(gpu, gpu->memcpy_htod(buffer->ptr, from, bytes), "cuMemcpyHtoD"));
 }
 
-bool fp8_upload(struct fp8_device *dev, const struct gpu *gpu, const struct fp8_data *data,
-                enum fp8_placement placement, const struct fp8_device *pool) {
+bool logits_upload(struct logits_device *dev, const struct gpu *gpu, const struct logits_data *data,
+                   enum logits_placement placement, const struct logits_device *pool) {
     memset(dev, 0, sizeof *dev);
     dev->gpu = gpu;
     dev->data = data;
     size_t meta_bytes = data->c.num_shares ? (size_t)(data->c.num_shares + 1) * 8 : 0;
     bool ok = upload(gpu, &dev->q, data->q, data->q_bytes, placement) &&
+              (!data->q_sf || upload(gpu, &dev->q_sf, data->q_sf, data->q_sf_bytes, placement)) &&
               (pool || upload(gpu, &dev->kv, data->kv, data->kv_bytes, placement)) &&
               upload(gpu, &dev->weights, data->weights, data->weights_bytes, placement) &&
               upload(gpu, &dev->tables, data->tables, data->tables_bytes, placement) &&
               upload(gpu, &dev->lens, data->lens, data->lens_bytes, placement) &&
               (!meta_bytes || upload(gpu, &dev->meta, NULL, meta_bytes, placement)) &&
-              upload(gpu, &dev->out, NULL, data->out_image_bytes, placement) && fp8_poison(dev, NULL) &&
+              upload(gpu, &dev->out, NULL, data->out_image_bytes, placement) && logits_poison(dev, NULL) &&
               gpu_ok(gpu, gpu->ctx_synchronize(), "cuCtxSynchronize");
     if (!ok) {
-        fp8_device_free(dev);
+        logits_device_free(dev);
         return false;
     }
     dev->kv_at = pool ? pool->kv_at : dev->kv.ptr;
-    struct fp8_addresses at = {.q = (void *)(uintptr_t)dev->q.ptr,
-                               .kv = (void *)(uintptr_t)dev->kv_at,
-                               .weights = (void *)(uintptr_t)dev->weights.ptr,
-                               .tables = (void *)(uintptr_t)dev->tables.ptr,
-                               .lens = (void *)(uintptr_t)dev->lens.ptr,
-                               .meta = (void *)(uintptr_t)dev->meta.ptr,
-                               .out = (void *)(uintptr_t)(dev->out.ptr + data->out_front_bytes)};
-    fp8_tensors_make(&dev->tensors, &dev->params, data, (DLDevice){kDLCUDA, gpu->ordinal}, &at);
+    struct logits_addresses at = {.q = (void *)(uintptr_t)dev->q.ptr,
+                                  .q_sf = (void *)(uintptr_t)dev->q_sf.ptr,
+                                  .kv = (void *)(uintptr_t)dev->kv_at,
+                                  .weights = (void *)(uintptr_t)dev->weights.ptr,
+                                  .tables = (void *)(uintptr_t)dev->tables.ptr,
+                                  .lens = (void *)(uintptr_t)dev->lens.ptr,
+                                  .meta = (void *)(uintptr_t)dev->meta.ptr,
+                                  .out = (void *)(uintptr_t)(dev->out.ptr + data->out_front_bytes)};
+    logits_tensors_make(&dev->tensors, &dev->call, data, (DLDevice){kDLCUDA, gpu->ordinal}, &at);
     return true;
 }
 
-void fp8_device_free(struct fp8_device *dev) {
-    struct gpu_buffer *all[] = {&dev->q, &dev->kv, &dev->weights, &dev->tables, &dev->lens, &dev->meta, &dev->out};
+void logits_device_free(struct logits_device *dev) {
+    struct gpu_buffer *all[] = {&dev->q,      &dev->q_sf, &dev->kv,   &dev->weights,
+                                &dev->tables, &dev->lens, &dev->meta, &dev->out};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         gpu_buffer_free(dev->gpu, all[i]);
 }
 
-bool fp8_poison(const struct fp8_device *dev, CUstream stream) {
+bool logits_poison(const struct logits_device *dev, CUstream stream) {
     return gpu_ok(dev->gpu,
-                  dev->gpu->memset_d16_async(dev->out.ptr, (unsigned short)(FP8_POISON & 0xffff),
+                  dev->gpu->memset_d16_async(dev->out.ptr, (unsigned short)(LOGITS_POISON & 0xffff),
                                              dev->data->out_image_bytes / 2, stream),
                   "cuMemsetD16Async");
 }
@@ -67,24 +70,25 @@ static attns_status told(attns_status status, const char *what) {
     return status;
 }
 
-attns_status fp8_queue_schedule(const struct fp8_device *dev, attns_context *ctx, CUstream stream) {
-    attns_schedule_params p = {.seq_lens = dev->params.seq_lens,
+attns_status logits_queue_schedule(const struct logits_device *dev, attns_context *ctx, CUstream stream) {
+    attns_schedule_params p = {.seq_lens = &dev->tensors.lens,
                                .schedule_meta = &dev->tensors.meta,
-                               .variant = ATTNS_VARIANT_FP8,
+                               .variant = dev->call.variant,
                                .next_n = dev->data->c.next_n};
     return told(attns_compute_paged_mqa_logits_schedule(ctx, &p, stream), "compute_paged_mqa_logits_schedule");
 }
 
-attns_status fp8_queue_logits(const struct fp8_device *dev, attns_context *ctx, CUstream stream) {
-    return told(attns_fp8_paged_mqa_logits(ctx, &dev->params, stream), "fp8_paged_mqa_logits");
+attns_status logits_queue_logits(const struct logits_device *dev, attns_context *ctx, CUstream stream) {
+    return told(logits_call_run(ctx, &dev->call, stream),
+                dev->call.variant == ATTNS_VARIANT_FP4 ? "fp4_paged_mqa_logits" : "fp8_paged_mqa_logits");
 }
 
-attns_status fp8_queue(const struct fp8_device *dev, attns_context *ctx, CUstream stream) {
-    attns_status status = dev->params.schedule_meta ? fp8_queue_schedule(dev, ctx, stream) : ATTNS_OK;
-    return status == ATTNS_OK ? fp8_queue_logits(dev, ctx, stream) : status;
+attns_status logits_queue(const struct logits_device *dev, attns_context *ctx, CUstream stream) {
+    attns_status status = dev->call.fp8.schedule_meta ? logits_queue_schedule(dev, ctx, stream) : ATTNS_OK;
+    return status == ATTNS_OK ? logits_queue_logits(dev, ctx, stream) : status;
 }
 
-uint8_t *fp8_download(const struct fp8_device *dev, CUstream stream) {
+uint8_t *logits_download(const struct logits_device *dev, CUstream stream) {
     const struct gpu *gpu = dev->gpu;
     CUresult waited = gpu_wait_stream(gpu, stream, WAIT_SECONDS);
     if (waited == CUDA_ERROR_NOT_READY) {
@@ -100,38 +104,40 @@ uint8_t *fp8_download(const struct fp8_device *dev, CUstream stream) {
     return NULL;
 }
 
-bool fp8_run_data(const struct gpu *gpu, attns_context *ctx, CUstream stream, const struct fp8_data *data,
-                  enum fp8_placement placement, const struct fp8_check_options *options, struct fp8_report *report) {
-    struct fp8_device dev;
-    struct fp8_report own;
+bool logits_run_data(const struct gpu *gpu, attns_context *ctx, CUstream stream, const struct logits_data *data,
+                     enum logits_placement placement, const struct logits_check_options *options,
+                     struct logits_report *report) {
+    struct logits_device dev;
+    struct logits_report own;
     char text[400];
     if (!report)
         report = &own;
     memset(report, 0, sizeof *report);
-    fp8_case_text(&data->c, text, sizeof text);
-    bool ok = fp8_upload(&dev, gpu, data, placement, NULL);
+    logits_case_text(&data->c, text, sizeof text);
+    bool ok = logits_upload(&dev, gpu, data, placement, NULL);
     if (ok) {
-        uint8_t *image = fp8_queue(&dev, ctx, stream) == ATTNS_OK ? fp8_download(&dev, stream) : NULL;
-        ok = image && fp8_check(data, image, options, report);
+        uint8_t *image = logits_queue(&dev, ctx, stream) == ATTNS_OK ? logits_download(&dev, stream) : NULL;
+        ok = image && logits_check(data, image, options, report);
         if (image && !ok)
-            fp8_report_print(report, text);
+            logits_report_print(report, text);
         free(image);
-        fp8_device_free(&dev);
+        logits_device_free(&dev);
     }
     if (!ok)
         fprintf(stderr, "failed: %s\n", text);
     return ok;
 }
 
-bool fp8_run_case(const struct gpu *gpu, attns_context *ctx, CUstream stream, const struct fp8_case *c,
-                  enum fp8_placement placement, const struct fp8_check_options *options, struct fp8_report *report) {
-    struct fp8_data data;
-    struct fp8_case placed = *c;
-    placed.bare_out = c->bare_out || placement != FP8_PLAIN;
-    if (!fp8_data_make(&data, &placed))
+bool logits_run_case(const struct gpu *gpu, attns_context *ctx, CUstream stream, const struct logits_case *c,
+                     enum logits_placement placement, const struct logits_check_options *options,
+                     struct logits_report *report) {
+    struct logits_data data;
+    struct logits_case placed = *c;
+    placed.bare_out = c->bare_out || placement != LOGITS_PLAIN;
+    if (!logits_data_make(&data, &placed))
         return false;
-    bool ok = fp8_run_data(gpu, ctx, stream, &data, placement, options, report);
-    fp8_data_free(&data);
+    bool ok = logits_run_data(gpu, ctx, stream, &data, placement, options, report);
+    logits_data_free(&data);
     return ok;
 }
 
@@ -139,20 +145,20 @@ bool fp8_run_case(const struct gpu *gpu, attns_context *ctx, CUstream stream, co
 
 struct precompiler {
     const attns_context_params *params;
-    const struct fp8_case *cases;
+    const struct logits_case *cases;
     size_t num_cases, next;
     bool failed;
     pthread_mutex_t mutex;
 };
 
-static bool same_kernel(const struct fp8_case *a, const struct fp8_case *b) {
-    return a->heads == b->heads && a->head_dim == b->head_dim && a->block_size == b->block_size &&
-           a->next_n == b->next_n && a->out_dtype == b->out_dtype && a->acc_dtype == b->acc_dtype &&
-           a->epi_dtype == b->epi_dtype;
+static bool same_kernel(const struct logits_case *a, const struct logits_case *b) {
+    return a->variant == b->variant && a->sf_interleaved == b->sf_interleaved && a->heads == b->heads &&
+           a->head_dim == b->head_dim && a->block_size == b->block_size && a->next_n == b->next_n &&
+           a->out_dtype == b->out_dtype && a->acc_dtype == b->acc_dtype && a->epi_dtype == b->epi_dtype;
 }
 
-static attns_status precompile_one(attns_context *ctx, const struct fp8_case *c) {
-    attns_variant variant = ATTNS_VARIANT_FP8;
+static attns_status precompile_one(attns_context *ctx, const struct logits_case *c) {
+    attns_variant variant = c->variant ? c->variant : ATTNS_VARIANT_FP8;
     attns_precompile_params p = {.variants = &variant,
                                  .num_variants = 1,
                                  .num_heads = &c->heads,
@@ -200,7 +206,7 @@ static void *precompile_thread(void *argument) {
     return NULL;
 }
 
-bool fp8_precompile(const attns_context_params *params, const struct fp8_case *cases, size_t num_cases) {
+bool logits_precompile(const attns_context_params *params, const struct logits_case *cases, size_t num_cases) {
     struct precompiler k = {.params = params, .cases = cases, .num_cases = num_cases};
     pthread_mutex_init(&k.mutex, NULL);
     pthread_t ids[16];
