@@ -18,6 +18,7 @@
 #include "name.h"
 #include "scan.h"
 #include "state.h"
+#include "tiers.h"
 
 enum { LEVEL_ERROR = 1, LEVEL_WARNING = 2, LEVEL_INFO = 3 };
 
@@ -33,78 +34,6 @@ static bool is_vanished(const attns_cache_fault *fault) {
 /* ---- Opening ------------------------------------------------------------------------------------------------------
  */
 
-/* A copy of `size` chars of path, made absolute so that a later chdir does not move the cache, and without trailing
- * slashes, which would make the kernel follow a link that is to be refused. NULL if memory is exhausted. */
-static char *copy_path(const char *path, size_t size) {
-    while (size > 1 && path[size - 1] == '/')
-        size--;
-    char *copy = NULL;
-    char here[PATH_MAX];
-    if (path[0] != '/' && getcwd(here, sizeof here) != NULL) {
-        if (asprintf(&copy, "%s/%.*s", strcmp(here, "/") != 0 ? here : "", (int)size, path) < 0)
-            return NULL;
-    } else {
-        copy = strndup(path, size);
-    }
-    return copy;
-}
-
-/* Causes that a later call may find gone; with any other the tier is dropped. */
-static bool may_pass(const attns_cache_fault *fault) {
-    switch (fault->code) {
-    case ENOENT: /* not written yet, or not mounted yet */
-    case EIO:
-    case ESTALE:
-    case EBUSY:
-    case EMFILE:
-    case ENFILE:
-    case ENOMEM:
-        return true;
-    default:
-        return false;
-    }
-}
-
-/* Appends a tier; drops one that is unusable. false if memory is exhausted. */
-static bool add_tier(attns_cache *cache, const char *path, size_t size, bool writable) {
-    attns_cache_tier *const tier = &cache->tiers[cache->num_tiers];
-    *tier = (attns_cache_tier){.path = copy_path(path, size), .writable = writable};
-    if (tier->path == NULL)
-        return false;
-    attns_cache_fault fault;
-    if (attns_cache_tier_check(tier, &fault)) {
-        cache->num_tiers++;
-    } else if (may_pass(&fault)) {
-        /* A writable directory that does not exist yet is as it should be. */
-        if (!writable || fault.code != ENOENT)
-            attns_cache_report_fault(cache, tier, &fault);
-        cache->num_tiers++;
-    } else {
-        attns_cache_warn(cache, tier, &fault);
-        free(tier->path);
-    }
-    return true;
-}
-
-static bool add_tiers(attns_cache *cache, const attns_cache_params *params) {
-    const char *list = cache->readonly_dirs;
-    size_t most = 2;
-    for (const char *at = list; *at != '\0'; at++)
-        most += *at == ':';
-    cache->tiers = calloc(most, sizeof *cache->tiers);
-    if (cache->tiers == NULL)
-        return false;
-    if (params->dir != NULL && *params->dir != '\0' && !add_tier(cache, params->dir, strlen(params->dir), true))
-        return false;
-    while (*list != '\0') {
-        const size_t size = strcspn(list, ":");
-        if (size != 0 && !add_tier(cache, list, size, false))
-            return false;
-        list += size + (list[size] == ':');
-    }
-    return true;
-}
-
 attns_cache *attns_cache_open(const attns_cache_params *params) {
     attns_cache *const cache = calloc(1, sizeof *cache);
     if (cache == NULL)
@@ -116,8 +45,8 @@ attns_cache *attns_cache_open(const attns_cache_params *params) {
     cache->max_bytes = params->max_bytes != 0 ? params->max_bytes : DEFAULT_MAX_BYTES;
     cache->log = params->log;
     cache->log_user = params->log_user;
-    cache->readonly_dirs = strdup(params->readonly_dirs != NULL ? params->readonly_dirs : "");
-    if (cache->readonly_dirs == NULL || !add_tiers(cache, params)) {
+    cache->shared = params->shared;
+    if (!attns_cache_tiers_open(cache, params)) {
         attns_cache_close(cache);
         return NULL;
     }
@@ -127,10 +56,7 @@ attns_cache *attns_cache_open(const attns_cache_params *params) {
 void attns_cache_close(attns_cache *cache) {
     if (cache == NULL)
         return;
-    for (size_t i = 0; i < cache->num_tiers; i++)
-        free(cache->tiers[i].path);
-    free(cache->tiers);
-    free(cache->readonly_dirs);
+    attns_cache_tiers_close(cache);
     pthread_mutex_destroy(&cache->mutex);
     free(cache);
 }
@@ -145,11 +71,11 @@ typedef struct place {
     char shown[PATH_MAX]; /* for messages */
 } place;
 
-static void place_set(place *at, const attns_cache_tier *tier, const attns_cache_key *key, uint32_t build) {
+static void place_set(place *at, const attns_cache_tier *tier, const uint8_t *digest, uint32_t build) {
     char shard[ATTNS_CACHE_SHARD_NAME_CHARS];
-    attns_cache_shard_name(shard, key->digest[0]);
+    attns_cache_shard_name(shard, digest[0]);
     at->tier = tier;
-    attns_cache_entry_name(at->name, key->digest, build);
+    attns_cache_entry_name(at->name, digest, build);
     snprintf(at->shown, sizeof at->shown, "%s/%s/%s/%s", tier->path, ATTNS_CACHE_VERSION_DIR, shard, at->name);
 }
 
@@ -186,7 +112,7 @@ static bool copy_out(const attns_cache_entry_view *view, const attns_cache_tier 
 static bool lookup_build(attns_cache *cache, const attns_cache_tier *tier, int shard_fd, const attns_cache_key *key,
                          uint32_t build, attns_cache_entry *entry, attns_cache_fault *fault) {
     place at = {.shard_fd = shard_fd};
-    place_set(&at, tier, key, build);
+    place_set(&at, tier, key->digest, build);
     attns_cache_file file;
     bool hit = false;
     switch (attns_cache_file_read(tier, shard_fd, at.name, at.shown, &file, fault)) {
@@ -236,8 +162,42 @@ static bool lookup_newest(attns_cache *cache, const attns_cache_tier *tier, int 
     return false;
 }
 
-static bool lookup_tier(attns_cache *cache, const attns_cache_tier *tier, const attns_cache_key *key, uint32_t build,
+/* The same in a bundle: that build, or with 0 the newest sound one. */
+static bool lookup_bundle(attns_cache *cache, const attns_cache_tier *tier, const attns_cache_bundle *bundle,
+                          const attns_cache_key *key, uint32_t build, attns_cache_entry *entry,
+                          attns_cache_fault *fault) {
+    uint32_t limit = build != 0 ? build : UINT32_MAX;
+    attns_cache_bundle_item item;
+    if (!attns_cache_bundle_is_whole(bundle, tier, fault))
+        return false;
+    while (attns_cache_bundle_find(&bundle->view, key->digest, limit, &item) && (build == 0 || item.build == build)) {
+        attns_cache_entry_view view;
+        const char *damage = attns_cache_entry_parse(item.bytes, item.size, &view);
+        if (damage == NULL)
+            damage = attns_cache_entry_mismatch(&view, key, item.build);
+        if (damage == NULL) {
+            if (copy_out(&view, tier, entry))
+                return true;
+            attns_cache_fault_set(fault, ENOMEM, "cannot read from '%s'", tier->path);
+            return false;
+        }
+        place at = {.shard_fd = -1};
+        place_set(&at, tier, key->digest, item.build);
+        discard(cache, &at, key, item.build, NULL, damage);
+        limit = item.build - 1;
+        if (limit == 0)
+            break;
+    }
+    return false;
+}
+
+static bool lookup_tier(attns_cache *cache, attns_cache_tier *tier, const attns_cache_key *key, uint32_t build,
                         attns_cache_entry *entry, attns_cache_fault *fault) {
+    const attns_cache_bundle *const bundle = attns_cache_tier_bundle(tier, fault);
+    if (bundle != NULL)
+        return lookup_bundle(cache, tier, bundle, key, build, entry, fault);
+    if (fault->code != 0)
+        return false;
     const int version_fd = attns_cache_version_open(tier, false, fault);
     if (version_fd < 0)
         return false;
@@ -279,18 +239,39 @@ void attns_cache_entry_free(attns_cache_entry *entry) {
 /* ---- Store --------------------------------------------------------------------------------------------------------
  */
 
-static bool publish(const attns_cache_tier *tier, const attns_cache_key *key, uint32_t build, const uint8_t *bytes,
+static bool publish(const attns_cache_tier *tier, const uint8_t *digest, uint32_t build, const uint8_t *bytes,
                     size_t size, attns_cache_fault *fault) {
     const int version_fd = attns_cache_version_open(tier, true, fault);
     if (version_fd < 0)
         return false;
-    place at = {.shard_fd = attns_cache_shard_open(tier, version_fd, key->digest[0], true, fault)};
+    place at = {.shard_fd = attns_cache_shard_open(tier, version_fd, digest[0], true, fault)};
     attns_cache_fs_close(version_fd);
     if (at.shard_fd < 0)
         return false;
-    place_set(&at, tier, key, build);
-    const bool done = attns_cache_file_publish(at.shard_fd, at.name, at.shown, bytes, size, fault);
+    place_set(&at, tier, digest, build);
+    const bool done = attns_cache_file_publish(tier, at.shard_fd, at.name, at.shown, bytes, size, fault);
     attns_cache_fs_close(at.shard_fd);
+    return done;
+}
+
+bool attns_cache_store_bytes(attns_cache *cache, const uint8_t *digest, uint32_t build, const uint8_t *bytes,
+                             size_t size) {
+    const attns_cache_tier *const tier = attns_cache_writable_tier(cache);
+    if (tier == NULL)
+        return false;
+    if (size > cache->max_bytes) {
+        attns_cache_report(cache, LEVEL_INFO, "cubin cache: not stored: %zu bytes exceed the cache's bound of %" PRIu64,
+                           size, cache->max_bytes);
+        return false;
+    }
+    attns_cache_fault fault = {0};
+    bool done = false;
+    for (int attempt = 0; attempt < TRIES && !done && (attempt == 0 || is_vanished(&fault)); attempt++)
+        done = publish(tier, digest, build, bytes, size, &fault);
+    if (done)
+        attns_cache_keep_bound(cache, tier, digest, build, size);
+    else
+        attns_cache_report_fault(cache, tier, &fault);
     return done;
 }
 
@@ -315,31 +296,26 @@ bool attns_cache_store(attns_cache *cache, const attns_cache_key *key, uint32_t 
                            build, payload_size, ATTNS_CACHE_ENTRY_MAX_BYTES >> 20);
         return false;
     }
-    if (size > cache->max_bytes) {
-        attns_cache_report(cache, LEVEL_INFO, "cubin cache: not stored: %zu bytes exceed the cache's bound of %" PRIu64,
-                           size, cache->max_bytes);
+    uint8_t *const bytes = malloc(size);
+    if (bytes == NULL) {
+        attns_cache_fault fault;
+        attns_cache_fault_set(&fault, ENOMEM, "cannot write to '%s'", tier->path);
+        attns_cache_report_fault(cache, tier, &fault);
         return false;
     }
-    attns_cache_fault fault = {0};
-    uint8_t *const bytes = malloc(size);
-    bool done = false;
-    if (bytes != NULL) {
-        attns_cache_entry_serialise(&view, bytes);
-        for (int attempt = 0; attempt < TRIES && !done && (attempt == 0 || is_vanished(&fault)); attempt++)
-            done = publish(tier, key, build, bytes, size, &fault);
-    } else {
-        attns_cache_fault_set(&fault, ENOMEM, "cannot write to '%s'", tier->path);
-    }
+    attns_cache_entry_serialise(&view, bytes);
+    const bool done = attns_cache_store_bytes(cache, key->digest, build, bytes, size);
     free(bytes);
-    if (done)
-        attns_cache_keep_bound(cache, tier, key->digest, build, size);
-    else
-        attns_cache_report_fault(cache, tier, &fault);
     return done;
 }
 
 /* ---- Figures ------------------------------------------------------------------------------------------------------
  */
+
+const char *attns_cache_writable_dir(const attns_cache *cache) {
+    const attns_cache_tier *const tier = attns_cache_writable_tier(cache);
+    return tier != NULL ? tier->path : NULL;
+}
 
 void attns_cache_get_stats(attns_cache *cache, attns_cache_stats *stats) {
     *stats = (attns_cache_stats){.readonly_dirs = cache != NULL ? cache->readonly_dirs : ""};

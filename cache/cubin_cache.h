@@ -19,14 +19,18 @@ typedef struct attns_cache attns_cache;
 typedef void (*attns_cache_log_fn)(void *user, int level, const char *message);
 
 typedef struct attns_cache_params {
-    const char *dir;           /* writable tier; NULL or "": none. Created (0700) when first written or locked */
-    const char *readonly_dirs; /* ':'-separated tiers that are only read, in order; NULL or "": none */
-    uint64_t max_bytes;        /* bound of `dir`; 0: 1 GiB */
+    const char *dir;         /* writable tier; NULL or "": none. Created (0700) when first written or locked */
+    const char *const *dirs; /* further places for it, best first: the first of all that can be written is taken. One */
+    size_t num_dirs;         /* passed over that can be read becomes a tier that is only read */
+    const char *readonly_dirs; /* ':'-separated tiers that are only read, in order: directories of the same form, or
+                                  bundles; NULL or "": none */
+    uint64_t max_bytes;        /* bound of the writable tier; 0: 1 GiB */
+    bool shared;               /* tiers may belong to other users and be writable by their group */
     attns_cache_log_fn log;    /* may be NULL */
     void *log_user;
 } attns_cache_params;
 
-/* NULL only if memory is exhausted. An unusable dir is logged and dropped. */
+/* NULL only if memory is exhausted. An unusable place is logged and dropped. */
 attns_cache *attns_cache_open(const attns_cache_params *params);
 void attns_cache_close(attns_cache *cache); /* NULL is a no-op */
 
@@ -74,9 +78,12 @@ bool attns_cache_store(attns_cache *cache, const attns_cache_key *key, uint32_t 
 int attns_cache_lock(attns_cache *cache, const attns_cache_key *key, double timeout_seconds);
 void attns_cache_unlock(int handle);
 
+/* The directory of the writable tier, NULL if there is none; belongs to the cache. */
+const char *attns_cache_writable_dir(const attns_cache *cache);
+
 typedef struct attns_cache_stats {
     const char *dir;           /* NULL if there is no writable tier; belongs to the cache */
-    const char *readonly_dirs; /* "" if none; belongs to the cache */
+    const char *readonly_dirs; /* ':'-separated, the places passed over first; "" if none; belongs to the cache */
     uint64_t bytes, entries, max_bytes;
 } attns_cache_stats;
 

@@ -37,18 +37,31 @@ int attns_cache_open_retry(int dir, const char *name, int flags, unsigned mode) 
     return fd;
 }
 
+/* In a shared tier new files take the group of their directory, not that of the process. */
+unsigned attns_cache_dir_mode(const attns_cache_tier *tier) {
+    return tier->shared ? 02770 : 0700;
+}
+
+unsigned attns_cache_file_mode(const attns_cache_tier *tier) {
+    return tier->shared ? 0660 : 0600;
+}
+
 bool attns_cache_is_trusted(const attns_cache_tier *tier, const struct stat *st, const char *shown,
                             attns_cache_fault *fault) {
     const uid_t self = geteuid();
-    if (st->st_uid != self && (tier->writable || st->st_uid != 0)) {
-        attns_cache_fault_set(fault, ATTNS_CACHE_REFUSED_OWNER, "'%s' belongs to user %lu, not to user %lu%s", shown,
-                              (unsigned long)st->st_uid, (unsigned long)self, tier->writable ? "" : " or root");
+    if (st->st_uid != self && (tier->writable || st->st_uid != 0) && !tier->shared) {
+        attns_cache_fault_set(
+            fault, ATTNS_CACHE_REFUSED_OWNER,
+            "'%s' belongs to user %lu, not to user %lu%s (cache_shared or ATTNS_CACHE_SHARED=1 accepts "
+            "it)",
+            shown, (unsigned long)st->st_uid, (unsigned long)self, tier->writable ? "" : " or root");
         return false;
     }
-    if ((st->st_mode & (S_IWGRP | S_IWOTH)) != 0) {
+    const mode_t refused = tier->shared ? S_IWOTH : S_IWGRP | S_IWOTH;
+    if ((st->st_mode & refused) != 0) {
         attns_cache_fault_set(fault, ATTNS_CACHE_REFUSED_MODE,
-                              "'%s' has mode %04o: others may write to it (chmod go-w makes it usable)", shown,
-                              (unsigned)st->st_mode & 07777u);
+                              "'%s' has mode %04o: others may write to it (chmod %s-w makes it usable)", shown,
+                              (unsigned)st->st_mode & 07777u, tier->shared ? "o" : "go");
         return false;
     }
     return true;
@@ -76,6 +89,16 @@ static int open_checked(const attns_cache_tier *tier, int dir, const char *name,
         return fd;
     attns_cache_fs_close(fd);
     return -1;
+}
+
+/* Opens a directory that was just made, or that somebody else made meanwhile. The umask may have taken away what the
+ * group of a shared tier needs. */
+static int open_created(const attns_cache_tier *tier, int dir, const char *name, int flags, const char *shown,
+                        attns_cache_fault *fault) {
+    const int fd = open_checked(tier, dir, name, flags, shown, fault);
+    if (fd >= 0 && tier->shared)
+        (void)fchmod(fd, attns_cache_dir_mode(tier));
+    return fd;
 }
 
 /* Makes `path` and its missing parents; leaves those alone that exist. Returns 0 or an errno. `path` is restored. */
@@ -109,7 +132,7 @@ static int open_top(const attns_cache_tier *tier, bool create, attns_cache_fault
         attns_cache_fault_set(fault, error, "cannot create the directory '%s'", tier->path);
         return -1;
     }
-    return open_checked(tier, AT_FDCWD, tier->path, flags, tier->path, fault);
+    return open_created(tier, AT_FDCWD, tier->path, flags, tier->path, fault);
 }
 
 static int open_sub(const attns_cache_tier *tier, int dir, const char *name, const char *shown, bool create,
@@ -121,7 +144,7 @@ static int open_sub(const attns_cache_tier *tier, int dir, const char *name, con
         attns_cache_fault_set(fault, errno, "cannot create the directory '%s'", shown);
         return -1;
     }
-    return open_checked(tier, dir, name, O_NOFOLLOW, shown, fault);
+    return open_created(tier, dir, name, O_NOFOLLOW, shown, fault);
 }
 
 bool attns_cache_tier_check(const attns_cache_tier *tier, attns_cache_fault *fault) {

@@ -7,13 +7,22 @@
 #ifndef ATTNS_CACHE_DIR_H_
 #define ATTNS_CACHE_DIR_H_
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
+struct attns_cache_bundle;
+
 typedef struct attns_cache_tier {
-    char *path;    /* absolute where the working directory could be told */
-    bool writable; /* owned by us; otherwise only read, and owned by us or root */
+    char *path;                                  /* absolute where the working directory could be told */
+    bool writable;                               /* owned by us; otherwise only read, and owned by us or root */
+    bool shared;                                 /* owned by anybody; the group may write */
+    _Atomic(struct attns_cache_bundle *) bundle; /* NULL for a directory, and until it is first needed */
 } attns_cache_tier;
+
+/* Modes of what is created. */
+unsigned attns_cache_dir_mode(const attns_cache_tier *tier);
+unsigned attns_cache_file_mode(const attns_cache_tier *tier);
 
 /* Reasons of our own to leave a file or directory alone; positive codes are errno values. */
 enum {
@@ -46,8 +55,8 @@ bool attns_cache_is_trusted(const attns_cache_tier *tier, const struct stat *st,
 /* Checks the tier's own directory and closes it again; creates nothing. */
 bool attns_cache_tier_check(const attns_cache_tier *tier, attns_cache_fault *fault);
 
-/* Opens <tier>/<version>, and <2 hex> inside it. Missing ones are created with mode 0700 if `create`. Returns a
- * descriptor for the caller to close, or -1 with *fault set (code ENOENT: not there). */
+/* Opens <tier>/<version>, and <2 hex> inside it. Missing ones are created, for us alone or for our group, if `create`.
+ * Returns a descriptor for the caller to close, or -1 with *fault set (code ENOENT: not there). */
 int attns_cache_version_open(const attns_cache_tier *tier, bool create, attns_cache_fault *fault);
 int attns_cache_shard_open(const attns_cache_tier *tier, int version_fd, uint8_t shard, bool create,
                            attns_cache_fault *fault);

@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "bytes.h"
 #include "format.h"
 #include "hash.h"
 
@@ -21,30 +22,6 @@ enum {
 };
 
 static const uint8_t magic[8] = {'a', 't', 't', 'n', 's', 'C', 'B', '\n'};
-
-static void put_u32(uint8_t *bytes, uint32_t value) {
-    for (int i = 0; i < 4; i++)
-        bytes[i] = (uint8_t)(value >> (8 * i));
-}
-
-static void put_u64(uint8_t *bytes, uint64_t value) {
-    for (int i = 0; i < 8; i++)
-        bytes[i] = (uint8_t)(value >> (8 * i));
-}
-
-static uint32_t get_u32(const uint8_t *bytes) {
-    uint32_t value = 0;
-    for (int i = 0; i < 4; i++)
-        value |= (uint32_t)bytes[i] << (8 * i);
-    return value;
-}
-
-static uint64_t get_u64(const uint8_t *bytes) {
-    uint64_t value = 0;
-    for (int i = 0; i < 8; i++)
-        value |= (uint64_t)bytes[i] << (8 * i);
-    return value;
-}
 
 size_t attns_cache_entry_size(const attns_cache_entry_view *view) {
     size_t size = HEADER_BYTES + CHECKSUM_BYTES;
@@ -66,12 +43,12 @@ static uint8_t *put_bytes(uint8_t *at, const void *bytes, size_t size) {
 void attns_cache_entry_serialise(const attns_cache_entry_view *view, uint8_t *bytes) {
     const size_t total = attns_cache_entry_size(view);
     memcpy(bytes + AT_MAGIC, magic, sizeof magic);
-    put_u32(bytes + AT_FORMAT, ATTNS_CACHE_FORMAT_VERSION);
-    put_u32(bytes + AT_BUILD, view->build);
-    put_u64(bytes + AT_TOTAL, total);
-    put_u32(bytes + AT_KEY_TEXT_SIZE, (uint32_t)view->key_text_size);
-    put_u32(bytes + AT_META_SIZE, (uint32_t)view->meta_size);
-    put_u64(bytes + AT_PAYLOAD_SIZE, view->payload_size);
+    attns_cache_put_u32(bytes + AT_FORMAT, ATTNS_CACHE_FORMAT_VERSION);
+    attns_cache_put_u32(bytes + AT_BUILD, view->build);
+    attns_cache_put_u64(bytes + AT_TOTAL, total);
+    attns_cache_put_u32(bytes + AT_KEY_TEXT_SIZE, (uint32_t)view->key_text_size);
+    attns_cache_put_u32(bytes + AT_META_SIZE, (uint32_t)view->meta_size);
+    attns_cache_put_u64(bytes + AT_PAYLOAD_SIZE, view->payload_size);
     memcpy(bytes + AT_DIGEST, view->digest, ATTNS_CACHE_KEY_BYTES);
     uint8_t *at = bytes + HEADER_BYTES;
     at = put_bytes(at, view->key_text, view->key_text_size);
@@ -87,15 +64,15 @@ static const char *check(const uint8_t *bytes, size_t size, attns_cache_entry_vi
         return "it is shorter than a header";
     if (memcmp(bytes + AT_MAGIC, magic, sizeof magic) != 0)
         return "it does not begin like an entry";
-    if (get_u32(bytes + AT_FORMAT) != ATTNS_CACHE_FORMAT_VERSION)
+    if (attns_cache_get_u32(bytes + AT_FORMAT) != ATTNS_CACHE_FORMAT_VERSION)
         return "it has another format version";
-    if (size > ATTNS_CACHE_ENTRY_MAX_BYTES || get_u64(bytes + AT_TOTAL) != size)
+    if (size > ATTNS_CACHE_ENTRY_MAX_BYTES || attns_cache_get_u64(bytes + AT_TOTAL) != size)
         return "its length differs from the one recorded";
 
     /* Two 32-bit sizes and one that is bounded first: the sum cannot wrap. */
-    const uint64_t key_text_size = get_u32(bytes + AT_KEY_TEXT_SIZE);
-    const uint64_t meta_size = get_u32(bytes + AT_META_SIZE);
-    const uint64_t payload_size = get_u64(bytes + AT_PAYLOAD_SIZE);
+    const uint64_t key_text_size = attns_cache_get_u32(bytes + AT_KEY_TEXT_SIZE);
+    const uint64_t meta_size = attns_cache_get_u32(bytes + AT_META_SIZE);
+    const uint64_t payload_size = attns_cache_get_u64(bytes + AT_PAYLOAD_SIZE);
     const uint64_t body_size = size - HEADER_BYTES - CHECKSUM_BYTES;
     if (payload_size > body_size || key_text_size + meta_size + payload_size != body_size)
         return "its parts do not add up to its length";
@@ -105,7 +82,7 @@ static const char *check(const uint8_t *bytes, size_t size, attns_cache_entry_vi
     if (memcmp(checksum, bytes + size - CHECKSUM_BYTES, CHECKSUM_BYTES) != 0)
         return "its checksum differs";
 
-    view->build = get_u32(bytes + AT_BUILD);
+    view->build = attns_cache_get_u32(bytes + AT_BUILD);
     view->digest = bytes + AT_DIGEST;
     view->key_text = (const char *)bytes + HEADER_BYTES;
     view->key_text_size = (size_t)key_text_size;

@@ -6,7 +6,6 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include <fcntl.h>
 
@@ -15,6 +14,7 @@
 #include "name.h"
 #include "scan.h"
 #include "state.h"
+#include "temp.h"
 
 enum { LEVEL_DEBUG = 4 };
 
@@ -37,8 +37,7 @@ static bool take_stock(void *user, int shard_fd, uint8_t shard, const char *name
                        const struct stat *st) {
     inventory *const stock = user;
     if (digest == NULL) {
-        if (time(NULL) - st->st_mtim.tv_sec > ATTNS_CACHE_TEMP_STALE_SECONDS)
-            (void)attns_cache_fs_unlinkat(shard_fd, name, 0);
+        (void)attns_cache_temp_sweep(shard_fd, name, st);
         return true;
     }
     if (stock->count == stock->capacity) {

@@ -6,14 +6,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 #include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "format.h"
 #include "fs.h"
-#include "name.h"
+#include "temp.h"
 
 static attns_cache_read_result damaged(attns_cache_file *file, const char *why) {
     snprintf(file->damage, sizeof file->damage, "%s", why);
@@ -134,26 +133,20 @@ static bool exceeds_file_size_limit(size_t size) {
 
 /* There is no fsync. A crash of the machine may leave an entry that is empty or torn, which verification turns into a
  * miss; syncing every entry would cost precompile and cold starts up to tens of milliseconds per kernel for nothing
- * else. Network file systems write out on close, and close is checked. */
-bool attns_cache_file_publish(int shard_fd, const char *name, const char *shown, const uint8_t *bytes, size_t size,
-                              attns_cache_fault *fault) {
+ * else. Network file systems write out on close, and close is checked, on one descriptor, while another one keeps the
+ * lock until the file has its name. */
+bool attns_cache_file_publish(const attns_cache_tier *tier, int shard_fd, const char *name, const char *shown,
+                              const uint8_t *bytes, size_t size, attns_cache_fault *fault) {
     if (exceeds_file_size_limit(size)) {
         attns_cache_fault_set(fault, EFBIG, "cannot write '%s' of %zu bytes within the limit RLIMIT_FSIZE", shown,
                               size);
         return false;
     }
-    uint8_t random[16];
-    if (getrandom(random, sizeof random, 0) != (ssize_t)sizeof random) {
-        attns_cache_fault_set(fault, errno, "cannot draw a name for a temporary file of '%s'", shown);
-        return false;
-    }
     char temp[ATTNS_CACHE_TEMP_NAME_CHARS];
-    attns_cache_temp_name(temp, random);
-    const int fd = attns_cache_open_retry(shard_fd, temp, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
-    if (fd < 0) {
-        attns_cache_fault_set(fault, errno, "cannot create a temporary file for '%s'", shown);
+    const int fd = attns_cache_temp_create(tier, shard_fd, temp, shown, fault);
+    if (fd < 0)
         return false;
-    }
+    const int keeper = fcntl(fd, F_DUPFD_CLOEXEC, 0);
     const char *step = "write";
     int error = write_all(fd, bytes, size);
     if (attns_cache_fs_close(fd) != 0 && error == 0) {
@@ -164,9 +157,11 @@ bool attns_cache_file_publish(int shard_fd, const char *name, const char *shown,
         error = errno;
         step = "publish";
     }
-    if (error == 0)
-        return true;
-    (void)attns_cache_fs_unlinkat(shard_fd, temp, 0);
-    attns_cache_fault_set(fault, error, "cannot %s '%s'", step, shown);
-    return false;
+    if (error != 0) {
+        (void)attns_cache_fs_unlinkat(shard_fd, temp, 0);
+        attns_cache_fault_set(fault, error, "cannot %s '%s'", step, shown);
+    }
+    if (keeper >= 0)
+        attns_cache_fs_close(keeper);
+    return error == 0;
 }

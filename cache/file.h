@@ -40,7 +40,7 @@ void attns_cache_file_touch(const attns_cache_file *file);
 bool attns_cache_file_remove(int shard_fd, const char *name, const attns_cache_file *file);
 
 /* Makes `bytes` appear as `name`, whole or not at all. On failure *fault is set and nothing is left behind. */
-bool attns_cache_file_publish(int shard_fd, const char *name, const char *shown, const uint8_t *bytes, size_t size,
-                              attns_cache_fault *fault);
+bool attns_cache_file_publish(const attns_cache_tier *tier, int shard_fd, const char *name, const char *shown,
+                              const uint8_t *bytes, size_t size, attns_cache_fault *fault);
 
 #endif

@@ -16,7 +16,9 @@
 #define ATTNS_CACHE_ENTRY_NAME_CHARS (64 + 1 + 10 + 6 + 1)
 #define ATTNS_CACHE_TEMP_NAME_CHARS  (5 + 32 + 1)
 
-/* A temporary file older than this has lost its writer. */
+/* A temporary file that nobody has locked is removed after this time: on a network file system whose locks hold on one
+ * machine only, a writer on another one has long finished. Where locks do not work at all, only after the other. */
+#define ATTNS_CACHE_TEMP_GRACE_SECONDS 10
 #define ATTNS_CACHE_TEMP_STALE_SECONDS 3600
 
 /* A hit renews the time of an entry that is older than this. */

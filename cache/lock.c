@@ -31,8 +31,9 @@ static int set_lock(int fd, short type, int64_t offset) {
 
 /* Opens the lock file, creating it if need be. */
 static int open_lock_file(int version_fd, const attns_cache_tier *tier, attns_cache_fault *fault) {
-    const int fd = attns_cache_open_retry(version_fd, lock_name,
-                                          O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC, 0600);
+    const int fd =
+        attns_cache_open_retry(version_fd, lock_name, O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC,
+                               attns_cache_file_mode(tier));
     struct stat st;
     if (fd < 0 || attns_cache_fs_fstat(fd, &st) != 0)
         attns_cache_fault_set(fault, errno, "cannot open the lock file in '%s/%s'", tier->path,
@@ -40,8 +41,11 @@ static int open_lock_file(int version_fd, const attns_cache_tier *tier, attns_ca
     else if (!S_ISREG(st.st_mode))
         attns_cache_fault_set(fault, ATTNS_CACHE_REFUSED_KIND, "the lock file in '%s/%s' is not a regular file",
                               tier->path, ATTNS_CACHE_VERSION_DIR);
-    else if (attns_cache_is_trusted(tier, &st, lock_name, fault))
+    else if (attns_cache_is_trusted(tier, &st, lock_name, fault)) {
+        if (tier->shared && st.st_uid == geteuid())
+            (void)fchmod(fd, attns_cache_file_mode(tier)); /* whatever the umask took away */
         return fd;
+    }
     if (fd >= 0)
         attns_cache_fs_close(fd);
     return -1;

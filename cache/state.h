@@ -18,8 +18,9 @@
 struct attns_cache {
     attns_cache_tier *tiers; /* the writable one, if any, is the first */
     size_t num_tiers;
-    char *readonly_dirs; /* as given */
+    char *readonly_dirs; /* ':'-separated */
     uint64_t max_bytes;
+    bool shared;
     attns_cache_log_fn log;
     void *log_user;
 
@@ -44,6 +45,10 @@ void attns_cache_report_fault(attns_cache *cache, const attns_cache_tier *tier, 
 
 /* Whether this is the first time that `what` (any number that identifies the news) comes up for a tier. */
 bool attns_cache_is_news(attns_cache *cache, const attns_cache_tier *tier, uint64_t what);
+
+/* Publishes the bytes of an entry in the writable tier and keeps its bound. Returns whether it is on disk. */
+bool attns_cache_store_bytes(attns_cache *cache, const uint8_t *digest, uint32_t build, const uint8_t *bytes,
+                             size_t size);
 
 /* To be called after `bytes` were stored as (digest, build): keeps the writable tier within its bound and sweeps stale
  * temporary files. That entry is never removed by the call. */

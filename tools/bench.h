@@ -14,9 +14,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "cli.h"
 #include "common/gpu.h"
 
 typedef struct bench_shape {
+    attns_variant variant;
     int batch, seq_len, next_n, num_heads, head_dim, block_size;
     attns_dtype out_dtype;
 } bench_shape;
@@ -46,14 +48,21 @@ typedef struct bench {
     bool opened; /* gpu and everything below */
     CUstream stream;
     CUevent start, stop;
-    CUmodule module;
-    CUfunction stream_kernel, fill_kernel;
+    CUmodule module; /* bench_streaming.cu or bench_indexer.cu */
+    CUfunction stream_kernel, fill_kernel, fill_fp4_kernel, fill_pages_kernel;
     struct gpu_buffer arena; /* the pools of one shape at a time */
 } bench;
 
-/* Opens the device and compiles the yardstick kernel. Returns an exit code (cli.h), after a message if not CLI_OK.
- * bench_close is due in any case. */
-int bench_open(bench *b, attns_context *ctx, int ordinal);
+typedef enum bench_op { BENCH_FP8 = 1, BENCH_INDEXER = 2, BENCH_FP4 = 3 } bench_op;
+
+/* Bytes of one token's (or one query head's) values and of its scales, and their sum. */
+int bench_value_bytes(const bench_shape *shape);
+int bench_scale_bytes(const bench_shape *shape);
+int bench_token_bytes(const bench_shape *shape);
+
+/* Opens the device and compiles the kernels that measuring `op` needs beside the library's. Returns an exit code
+ * (cli.h), after a message if not CLI_OK. bench_close is due in any case. */
+int bench_open(bench *b, attns_context *ctx, int ordinal, bench_op op);
 void bench_close(bench *b);
 
 /* Device memory that measuring `shape` takes, and how much of it is the arena. */
@@ -80,6 +89,23 @@ typedef bool (*bench_enqueue)(bench *b, void *user, int i);
 /* Median microseconds of one of `calls` captured calls. */
 bool bench_time_graph(bench *b, int calls, int replays, bench_enqueue enqueue, void *user, double *us);
 
+/* Wall time of a warm call that nothing waits for; `device_us` is what a call takes on the device. */
+bool bench_time_host(bench *b, bench_enqueue enqueue, void *user, double device_us, double *host_us);
+
+/* Kernels that one call launches. */
+bool bench_count_launches(bench *b, bench_enqueue enqueue, void *user, int *launches);
+
+/* How many copies of a pool together exceed L2 four times, and 400 MB; and how many calls, of `bytes` each, a graph
+ * over them should have. */
+int bench_pools(const bench *b, size_t pool_bytes);
+int bench_calls(int pools, double bytes);
+
+/* splitmix64. */
+uint64_t bench_random(uint64_t *state);
+
+/* Copies host data into a new buffer. */
+bool bench_upload(bench *b, struct gpu_buffer *buffer, const void *data, size_t bytes);
+
 /* A compact tensor on the device; `shape` must outlive it. */
 DLTensor bench_tensor(const struct gpu *gpu, CUdeviceptr data, int64_t *shape, int ndim, DLDataTypeCode code, int bits);
 
@@ -95,6 +121,28 @@ bool bench_copy_gbps(bench *b, int replays, double *gbps);
 
 /* Writes random KV blocks over the first `bytes` of the arena (a multiple of the block's size). */
 bool bench_fill(bench *b, const bench_shape *shape, size_t bytes, uint64_t seed);
+
+/* ---- indexer_scores (bench_indexer.c) ---- */
+
+typedef struct bench_indexer_shape {
+    bool nvfp4;
+    int groups, rows, keys; /* rows and keys of a group */
+    bool one_long;          /* only the first group has so many keys, the others a 64th of them */
+} bench_indexer_shape;
+
+typedef struct bench_indexer_result {
+    double us, host_us; /* as in bench_result */
+    double bytes;       /* each key and scale once, queries, scores written */
+    int launches;       /* kernels of a call */
+} bench_indexer_result;
+
+bench_memory bench_indexer_memory(const bench *b, const bench_indexer_shape *shape);
+int bench_measure_indexer(bench *b, const bench_indexer_shape *shape, const bench_settings *settings,
+                          bench_indexer_result *result);
+
+/* All shapes and the table (cmd_bench_indexer.c). Lists that are empty mean shapes of its own. Returns an exit code. */
+int bench_run_indexer(bench *b, const cli_ints *groups, const cli_ints *keys, const cli_ints *rows,
+                      const bench_settings *settings, bool json);
 
 /* ---- Cold start (bench_cold.c) ---- */
 

@@ -37,15 +37,16 @@ static int child_compile(const attns_context_params *params, int ordinal, const 
         status = attns_context_nvrtc(ctx, &set);
     }
     double opened = cli_now();
+    bool fp4 = shape->variant == ATTNS_VARIANT_FP4;
     const attns_problem problem = {
-        .kind = ATTNS_KERNEL_FP8_LOGITS,
+        .kind = fp4 ? ATTNS_KERNEL_FP4_LOGITS : ATTNS_KERNEL_FP8_LOGITS,
         .num_heads = shape->num_heads,
         .head_dim = shape->head_dim,
         .block_size = shape->block_size,
         .next_n = shape->next_n,
         .out_dtype = (int32_t)shape->out_dtype,
-        .acc_dtype = ATTNS_DTYPE_F32,
-        .epi_dtype = ATTNS_DTYPE_F32,
+        .acc_dtype = fp4 ? ATTNS_DTYPE_DEFAULT : ATTNS_DTYPE_F32,
+        .epi_dtype = fp4 ? ATTNS_DTYPE_DEFAULT : ATTNS_DTYPE_F32,
     };
     attns_target target;
     attns_plan plan;
@@ -54,7 +55,7 @@ static int child_compile(const attns_context_params *params, int ordinal, const 
         status = attns_target_from_arch(arch, &target);
     }
     if (status == ATTNS_OK) {
-        status = attns_plan_make(&problem, &target, ATTNS_CHOOSE_AUTO, &plan);
+        status = attns_plan_make(&problem, &target, ctx->family_choice, &plan);
     }
     if (status == ATTNS_OK) {
         status = attns_image_get(ctx, &plan, true, 0, &image);
@@ -88,30 +89,43 @@ static bool library_mapped(const char *name) {
 
 /* One request of seq_len tokens whose every byte is zero. */
 struct small_call {
-    int64_t q_shape[4], kv_shape[4], weights_shape[2], tables_shape[2], lens_shape[1], out_shape[2];
-    DLTensor q, kv, weights, tables, lens, out;
-    attns_fp8_paged_mqa_logits_params params;
+    int64_t q_shape[4], q_sf_shape[3], kv_shape[4], weights_shape[2], tables_shape[2], lens_shape[1], out_shape[2];
+    DLTensor q, q_sf, kv, weights, tables, lens, out;
+    attns_fp8_paged_mqa_logits_params fp8;
+    attns_fp4_paged_mqa_logits_params fp4;
 };
 
 static void make_small_call(const struct gpu *gpu, CUdeviceptr memory, size_t part, const bench_shape *s,
                             struct small_call *call) {
     *call = (struct small_call){
-        .q_shape = {1, s->next_n, s->num_heads, s->head_dim},
-        .kv_shape = {1, s->block_size, 1, s->head_dim + 4},
+        .q_shape = {1, s->next_n, s->num_heads, bench_value_bytes(s)},
+        .q_sf_shape = {1, s->next_n, s->num_heads},
+        .kv_shape = {1, s->block_size, 1, bench_token_bytes(s)},
         .weights_shape = {s->next_n, s->num_heads},
         .tables_shape = {1, 1},
         .lens_shape = {1},
         .out_shape = {s->next_n, s->block_size},
     };
     call->q = bench_tensor(gpu, memory, call->q_shape, 4, kDLUInt, 8);
+    call->q_sf = bench_tensor(gpu, memory + 6 * part, call->q_sf_shape, 3, kDLInt, 32);
     call->kv = bench_tensor(gpu, memory + part, call->kv_shape, 4, kDLUInt, 8);
     call->weights = bench_tensor(gpu, memory + 2 * part, call->weights_shape, 2, kDLFloat, 32);
     call->tables = bench_tensor(gpu, memory + 3 * part, call->tables_shape, 2, kDLInt, 32);
     call->lens = bench_tensor(gpu, memory + 4 * part, call->lens_shape, 1, kDLInt, 32);
     call->out = bench_tensor(gpu, memory + 5 * part, call->out_shape, 2, bench_out_code(s->out_dtype),
                              bench_out_bits(s->out_dtype));
-    call->params = (attns_fp8_paged_mqa_logits_params){
+    call->fp8 = (attns_fp8_paged_mqa_logits_params){
         .q = &call->q,
+        .kv_fused = &call->kv,
+        .weights = &call->weights,
+        .block_tables = &call->tables,
+        .seq_lens = &call->lens,
+        .out = &call->out,
+        .max_seq_len = s->block_size,
+    };
+    call->fp4 = (attns_fp4_paged_mqa_logits_params){
+        .q = &call->q,
+        .q_sf = &call->q_sf,
         .kv_fused = &call->kv,
         .weights = &call->weights,
         .block_tables = &call->tables,
@@ -133,7 +147,7 @@ static int child_first_call(const attns_context_params *params, int ordinal, con
     struct gpu_buffer memory = {0};
     CUstream stream = NULL;
     bool ok = gpu_ok(&gpu, gpu.stream_create(&stream, CU_STREAM_NON_BLOCKING), "cuStreamCreate") &&
-              gpu_buffer_alloc(&gpu, &memory, 6 * part) &&
+              gpu_buffer_alloc(&gpu, &memory, 7 * part) &&
               gpu_ok(&gpu, gpu.memset_d32(memory.ptr, 0, memory.bytes / 4), "cuMemsetD32") &&
               gpu_ok(&gpu, gpu.memset_d32(memory.ptr + 4 * part, (unsigned)shape->block_size, 1), "cuMemsetD32") &&
               gpu_ok(&gpu, gpu.ctx_synchronize(), "cuCtxSynchronize");
@@ -144,7 +158,8 @@ static int child_first_call(const attns_context_params *params, int ordinal, con
     if (ok) {
         struct small_call call;
         make_small_call(&gpu, memory.ptr, part, shape, &call);
-        attns_status status = attns_fp8_paged_mqa_logits(ctx, &call.params, stream);
+        attns_status status = shape->variant == ATTNS_VARIANT_FP4 ? attns_fp4_paged_mqa_logits(ctx, &call.fp4, stream)
+                                                                  : attns_fp8_paged_mqa_logits(ctx, &call.fp8, stream);
         ok = status == ATTNS_OK;
         if (!ok) {
             cli_fail("bench", status);
@@ -270,6 +285,8 @@ static void make_args(struct child_args *args, const attns_context_params *param
     add(args, "--nvrtc", params->libnvrtc_path);
     add(args, "--libcuda", params->libcuda_path);
     add(args, "--template-dir", params->template_dir);
+    add(args, "--family", params->kernel_family);
+    add(args, "--op", cli_name_of(cli_variant_names, (int)shape->variant));
     add(args, "--arch", arch);
     add_number(args, "--device", ordinal);
     add_number(args, "--num-heads", shape->num_heads);

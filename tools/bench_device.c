@@ -11,9 +11,15 @@
 #include "core/context.h"
 #include "jit/template.h"
 
-/* Generated from bench_streaming.cu. */
-extern const char bench_streaming_source[];
+/* Generated from bench_streaming.cu and bench_indexer.cu. */
+extern const char bench_streaming_source[], bench_indexer_source[];
 
+/* Together the pools of a shape are at least this large, and at least four times L2. */
+#define ARENA_MIN_BYTES ((size_t)400 * 1000 * 1000)
+/* A graph node per pool; more make capturing slow. */
+#define MAX_POOLS 8192
+/* A replay should last long enough that the launch of the graph does not show. */
+#define REPLAY_US 2000.0
 /* A replay that takes longer than this hangs. */
 #define REPLAY_SECONDS 30.0
 
@@ -26,35 +32,41 @@ static const char *embedded(const char *name) {
     return "";
 }
 
-static attns_status compile_yardstick(attns_context *ctx, const char *arch, attns_compile_output *output) {
-    const char *parts[] = {embedded("lib/base.cuh"), embedded("lib/mbarrier.cuh"), embedded("lib/tma.cuh"),
-                           bench_streaming_source};
+static attns_status compile_kernels(attns_context *ctx, const char *arch, bench_op op, attns_compile_output *output) {
+    const bool indexer = op == BENCH_INDEXER;
+    const char *name = indexer ? "bench_indexer.cu" : "bench_streaming.cu";
+    const char *parts[] = {embedded("lib/base.cuh"), indexer ? "" : embedded("lib/mbarrier.cuh"),
+                           indexer ? "" : embedded("lib/tma.cuh"),
+                           indexer ? bench_indexer_source : bench_streaming_source};
     size_t size = 1;
     for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++) {
         size += strlen(parts[i]);
     }
     char *source = malloc(size);
     if (source == NULL) {
-        return attns_fail(ATTNS_ERROR_OUT_OF_MEMORY, "no memory for the source of bench_streaming.cu");
+        return attns_fail(ATTNS_ERROR_OUT_OF_MEMORY, "no memory for the source of %s", name);
     }
     source[0] = '\0';
     for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++) {
         strcat(source, parts[i]);
     }
+    char target[32];
+    snprintf(target, sizeof(target), "%s%s", ctx->load_ptx ? "compute_" : "",
+             ctx->load_ptx ? strchr(arch, '_') + 1 : arch);
     attns_nvrtc_set *set;
     const attns_nvrtc *nvrtc;
     attns_status status = attns_context_nvrtc(ctx, &set);
     if (status == ATTNS_OK) {
-        status = attns_nvrtc_for_arch(set, arch, &nvrtc);
+        status = attns_nvrtc_for_arch(set, target, &nvrtc);
     }
     if (status == ATTNS_OK) {
-        status = attns_nvrtc_compile(nvrtc, "bench_streaming.cu", source, arch, NULL, 0, output);
+        status = attns_nvrtc_compile(nvrtc, name, source, target, NULL, 0, output);
     }
     free(source);
     return status;
 }
 
-int bench_open(bench *b, attns_context *ctx, int ordinal) {
+int bench_open(bench *b, attns_context *ctx, int ordinal, bench_op op) {
     memset(b, 0, sizeof(*b));
     b->ctx = ctx;
     if (!gpu_open(&b->gpu, ordinal)) {
@@ -78,19 +90,25 @@ int bench_open(bench *b, attns_context *ctx, int ordinal) {
         return CLI_FAILED;
     }
     attns_compile_output output;
-    status = compile_yardstick(ctx, b->device.arch, &output);
+    status = compile_kernels(ctx, b->device.arch, op, &output);
     if (status != ATTNS_OK) {
         return cli_fail("bench", status);
     }
-    bool loaded = gpu_load_kernel(gpu, output.image, "bench_stream", &b->module, &b->stream_kernel);
+    bool loaded = op == BENCH_INDEXER
+                      ? gpu_load_kernel(gpu, output.image, "bench_fill_pages", &b->module, &b->fill_pages_kernel)
+                      : gpu_load_kernel(gpu, output.image, "bench_stream", &b->module, &b->stream_kernel);
     attns_compile_output_free(&output);
     if (!loaded) {
         b->module = NULL;
         return CLI_FAILED;
     }
-    return gpu_ok(gpu, gpu->module_get_function(&b->fill_kernel, b->module, "bench_fill"), "cuModuleGetFunction")
-               ? CLI_OK
-               : CLI_FAILED;
+    if (op == BENCH_INDEXER) {
+        return CLI_OK;
+    }
+    bool found =
+        gpu_ok(gpu, gpu->module_get_function(&b->fill_kernel, b->module, "bench_fill"), "cuModuleGetFunction") &&
+        gpu_ok(gpu, gpu->module_get_function(&b->fill_fp4_kernel, b->module, "bench_fill_fp4"), "cuModuleGetFunction");
+    return found ? CLI_OK : CLI_FAILED;
 }
 
 void bench_close(bench *b) {
@@ -124,6 +142,18 @@ static bool finished(bench *b, CUresult result, const char *what) {
     return gpu_ok(&b->gpu, result, what);
 }
 
+int bench_value_bytes(const bench_shape *shape) {
+    return shape->variant == ATTNS_VARIANT_FP4 ? shape->head_dim / 2 : shape->head_dim;
+}
+
+int bench_scale_bytes(const bench_shape *shape) {
+    return shape->variant == ATTNS_VARIANT_FP4 ? shape->head_dim / 32 : 4;
+}
+
+int bench_token_bytes(const bench_shape *shape) {
+    return bench_value_bytes(shape) + bench_scale_bytes(shape);
+}
+
 DLTensor bench_tensor(const struct gpu *gpu, CUdeviceptr data, int64_t *shape, int ndim, DLDataTypeCode code,
                       int bits) {
     return (DLTensor){
@@ -150,11 +180,12 @@ bool bench_arena(bench *b, size_t bytes) {
 bool bench_fill(bench *b, const bench_shape *shape, size_t bytes, uint64_t seed) {
     CUdeviceptr words = b->arena.ptr;
     int64_t num_words = (int64_t)(bytes / 4);
-    int value_words = shape->block_size * shape->head_dim / 4;
-    int block_words = value_words + shape->block_size;
+    int value_words = shape->block_size * bench_value_bytes(shape) / 4;
+    int block_words = shape->block_size * bench_token_bytes(shape) / 4;
+    CUfunction fill = shape->variant == ATTNS_VARIANT_FP4 ? b->fill_fp4_kernel : b->fill_kernel;
     void *arguments[] = {&words, &num_words, &block_words, &value_words, &seed};
     unsigned ctas = (unsigned)b->gpu.num_sms * 8;
-    return gpu_ok(&b->gpu, b->gpu.launch_kernel(b->fill_kernel, ctas, 1, 1, 256, 1, 1, 0, b->stream, arguments, NULL),
+    return gpu_ok(&b->gpu, b->gpu.launch_kernel(fill, ctas, 1, 1, 256, 1, 1, 0, b->stream, arguments, NULL),
                   "launch of bench_fill") &&
            finished(b, gpu_wait_stream(&b->gpu, b->stream, REPLAY_SECONDS), "bench_fill");
 }
@@ -230,6 +261,74 @@ bool bench_time_graph(bench *b, int calls, int replays, bench_enqueue enqueue, v
     }
     free(times);
     return ok;
+}
+
+bool bench_time_host(bench *b, bench_enqueue enqueue, void *user, double device_us, double *host_us) {
+    /* A batch stays below the depth of the driver's launch queue, where enqueueing would wait for the device. */
+    enum { CALLS = 500, MOST = 21 };
+    double times[MOST];
+    int batches = (int)(250e3 / (CALLS * device_us));
+    batches = batches < 3 ? 3 : batches > MOST ? MOST : batches;
+    for (int batch = -1; batch < batches; batch++) { /* the first one is warm-up */
+        double start = cli_now();
+        for (int i = 0; i < CALLS; i++) {
+            if (!enqueue(b, user, i)) {
+                return false;
+            }
+        }
+        double seconds = cli_now() - start;
+        if (!gpu_ok(&b->gpu, b->gpu.stream_synchronize(b->stream), "cuStreamSynchronize")) {
+            return false;
+        }
+        if (batch >= 0) {
+            times[batch] = seconds * 1e6 / CALLS;
+        }
+    }
+    *host_us = bench_median(times, (size_t)batches);
+    return true;
+}
+
+bool bench_count_launches(bench *b, bench_enqueue enqueue, void *user, int *launches) {
+    const struct gpu *gpu = &b->gpu;
+    CUgraph graph = NULL;
+    struct gpu_graph_nodes nodes = {0};
+    if (!gpu_ok(gpu, gpu->stream_begin_capture(b->stream, CU_STREAM_CAPTURE_MODE_GLOBAL), "cuStreamBeginCapture")) {
+        return false;
+    }
+    bool ok = enqueue(b, user, 0);
+    ok = gpu_ok(gpu, gpu->stream_end_capture(b->stream, &graph), "cuStreamEndCapture") && ok;
+    ok = ok && gpu_graph_count(gpu, graph, &nodes);
+    if (graph != NULL) {
+        gpu->graph_destroy(graph);
+    }
+    *launches = (int)nodes.kernels;
+    return ok;
+}
+
+int bench_pools(const bench *b, size_t pool_bytes) {
+    size_t wanted = (size_t)b->gpu.l2_bytes * 4;
+    wanted = wanted < ARENA_MIN_BYTES ? ARENA_MIN_BYTES : wanted;
+    const size_t pools = wanted / pool_bytes + (wanted % pool_bytes != 0);
+    return (int)(pools > MAX_POOLS ? MAX_POOLS : pools);
+}
+
+int bench_calls(int pools, double bytes) {
+    double expected_us = 3 + bytes / 4e6;
+    int walks = (int)(REPLAY_US / (expected_us * pools)) + 1;
+    int calls = pools * walks;
+    return calls < 8 ? pools * (8 / pools + (8 % pools != 0)) : calls;
+}
+
+uint64_t bench_random(uint64_t *state) {
+    uint64_t z = *state += 0x9E3779B97F4A7C15u;
+    z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9u;
+    z = (z ^ z >> 27) * 0x94D049BB133111EBu;
+    return z ^ z >> 31;
+}
+
+bool bench_upload(bench *b, struct gpu_buffer *buffer, const void *data, size_t bytes) {
+    return gpu_buffer_alloc(&b->gpu, buffer, bytes) &&
+           gpu_ok(&b->gpu, b->gpu.memcpy_htod(buffer->ptr, data, bytes), "cuMemcpyHtoD");
 }
 
 struct copy {

@@ -9,12 +9,6 @@
 #include "cli.h"
 #include "ref/number_formats.h"
 
-/* Together the pools of a shape are at least this large, and at least four times L2. */
-#define ARENA_MIN_BYTES ((size_t)400 * 1000 * 1000)
-/* A graph node per pool; more make capturing slow. */
-#define MAX_POOLS 8192
-/* A replay should last long enough that the launch of the graph does not show. */
-#define REPLAY_US   2000.0
 #define TILE_TOKENS 64
 
 /* Rings and stages of bench_streaming.cu. */
@@ -28,7 +22,7 @@ struct stream_params {
     int64_t row_stride;
     int tiles, tiles_per_request;
     int units_per_tile, units_per_block, unit_tokens;
-    int head_dim;
+    int value_bytes, scale_bytes;
     int next_n, out_bytes;
 };
 
@@ -41,24 +35,19 @@ struct inputs {
     size_t pool_bytes;
     int pools;
 
-    struct gpu_buffer q, weights, tables, lens, meta, out, units, positions;
+    struct gpu_buffer q, q_sf, weights, tables, lens, meta, out, units, positions;
 
-    int64_t q_shape[4], kv_shape[4], weights_shape[2], tables_shape[2], lens_shape[1], meta_shape[2], out_shape[2];
-    DLTensor q_tensor, kv_tensor, weights_tensor, tables_tensor, lens_tensor, meta_tensor, out_tensor;
-    attns_fp8_paged_mqa_logits_params call;
+    int64_t q_shape[4], q_sf_shape[3], kv_shape[4], weights_shape[2], tables_shape[2], lens_shape[1], meta_shape[2],
+        out_shape[2];
+    DLTensor q_tensor, q_sf_tensor, kv_tensor, weights_tensor, tables_tensor, lens_tensor, meta_tensor, out_tensor;
+    attns_fp8_paged_mqa_logits_params fp8;
+    attns_fp4_paged_mqa_logits_params fp4;
     attns_schedule_params schedule;
     struct stream_params stream;
 };
 
 static int ceil_div(int a, int b) {
     return a / b + (a % b != 0);
-}
-
-static uint64_t next_random(uint64_t *state) {
-    uint64_t z = *state += 0x9E3779B97F4A7C15u;
-    z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9u;
-    z = (z ^ z >> 27) * 0x94D049BB133111EBu;
-    return z ^ z >> 31;
 }
 
 int bench_max_seq_len(const bench_shape *shape, const bench_settings *settings) {
@@ -68,42 +57,51 @@ int bench_max_seq_len(const bench_shape *shape, const bench_settings *settings) 
 bench_memory bench_memory_of(const bench *b, const bench_shape *shape, const bench_settings *settings) {
     int max_seq_len = bench_max_seq_len(shape, settings);
     size_t width = (size_t)ceil_div(max_seq_len, shape->block_size);
-    size_t block_bytes = (size_t)shape->block_size * ((size_t)shape->head_dim + 4);
+    size_t block_bytes = (size_t)(shape->block_size * bench_token_bytes(shape));
     size_t batch = (size_t)shape->batch, rows = batch * (size_t)shape->next_n;
     bench_memory memory;
     memory.pool_bytes = batch * width * block_bytes;
-    size_t wanted = (size_t)b->gpu.l2_bytes * 4;
-    wanted = wanted < ARENA_MIN_BYTES ? ARENA_MIN_BYTES : wanted;
-    size_t pools = wanted / memory.pool_bytes + (wanted % memory.pool_bytes != 0);
-    memory.pools = (int)(pools > MAX_POOLS ? MAX_POOLS : pools);
+    memory.pools = bench_pools(b, memory.pool_bytes);
     memory.arena_bytes = memory.pool_bytes * (size_t)memory.pools;
     size_t tiles = batch * (size_t)ceil_div(max_seq_len, TILE_TOKENS);
     memory.other_bytes =
-        rows * (size_t)shape->num_heads * ((size_t)shape->head_dim + 4) + batch * width * 4 + batch * 4 +
+        rows * (size_t)shape->num_heads * (size_t)(bench_value_bytes(shape) + 8) + batch * width * 4 + batch * 4 +
         rows * ((size_t)max_seq_len + TILE_TOKENS) * (size_t)(bench_out_bits(shape->out_dtype) / 8) + tiles * 24;
     return memory;
 }
 
 /* ---- Inputs -------------------------------------------------------------------------------------------------- */
 
-static bool upload(bench *b, struct gpu_buffer *buffer, const void *data, size_t bytes) {
-    return gpu_buffer_alloc(&b->gpu, buffer, bytes) &&
-           gpu_ok(&b->gpu, b->gpu.memcpy_htod(buffer->ptr, data, bytes), "cuMemcpyHtoD");
+/* In [-510, 510], near normal. */
+static int near_normal(uint64_t *random) {
+    uint64_t bits = bench_random(random);
+    return (int)((bits & 255) + (bits >> 8 & 255) + (bits >> 16 & 255) + (bits >> 24 & 255)) - 510;
 }
 
-/* Near normal, the largest 448, as the KV values of bench_streaming.cu. */
+/* As the KV values of bench_streaming.cu: the largest 448, or 6 with a scale from 2^-3 to 1. */
 static bool make_queries(bench *b, struct inputs *in, uint64_t *random) {
     const bench_shape *s = in->shape;
-    size_t bytes = (size_t)s->batch * (size_t)s->next_n * (size_t)s->num_heads * (size_t)s->head_dim;
+    bool fp4 = s->variant == ATTNS_VARIANT_FP4;
+    size_t heads = (size_t)s->batch * (size_t)s->next_n * (size_t)s->num_heads;
+    size_t bytes = heads * (size_t)bench_value_bytes(s);
     uint8_t *q = malloc(bytes);
-    bool ok = q != NULL;
+    uint32_t *scales = malloc(heads * sizeof(uint32_t));
+    bool ok = q != NULL && scales != NULL;
     for (size_t i = 0; ok && i < bytes; i++) {
-        uint64_t bits = next_random(random);
-        int sum = (int)((bits & 255) + (bits >> 8 & 255) + (bits >> 16 & 255) + (bits >> 24 & 255));
-        q[i] = attns_double_to_e4m3((sum - 510) * (448.0 / 510.0));
+        if (fp4) {
+            unsigned low = attns_double_to_e2m1(near_normal(random) * (6.0 / 340.0));
+            q[i] = (uint8_t)(low | (unsigned)attns_double_to_e2m1(near_normal(random) * (6.0 / 340.0)) << 4);
+        } else {
+            q[i] = attns_double_to_e4m3(near_normal(random) * (448.0 / 510.0));
+        }
     }
-    ok = ok && upload(b, &in->q, q, bytes);
+    for (size_t i = 0; ok && i < heads; i++) {
+        scales[i] = 0x7c7c7c7cu + (uint32_t)(bench_random(random) & 0x03030303u);
+    }
+    ok = ok && bench_upload(b, &in->q, q, bytes) &&
+         (!fp4 || bench_upload(b, &in->q_sf, scales, heads * sizeof(uint32_t)));
     free(q);
+    free(scales);
     return ok;
 }
 
@@ -114,9 +112,9 @@ static bool make_weights(bench *b, struct inputs *in, uint64_t *random) {
     float *weights = malloc(count * sizeof(float));
     bool ok = weights != NULL;
     for (size_t i = 0; ok && i < count; i++) {
-        weights[i] = (float)(next_random(random) >> 40) * 0x1p-23f - 1.0f;
+        weights[i] = (float)(bench_random(random) >> 40) * 0x1p-23f - 1.0f;
     }
-    ok = ok && upload(b, &in->weights, weights, count * sizeof(float));
+    ok = ok && bench_upload(b, &in->weights, weights, count * sizeof(float));
     free(weights);
     return ok;
 }
@@ -129,7 +127,7 @@ static int32_t *make_tables(struct inputs *in, int32_t *lens, uint64_t *random) 
         lens[r] = s->seq_len;
         if (in->settings->jitter) {
             int64_t low = s->seq_len * percent_low / 100, span = s->seq_len * percent_span / 100;
-            lens[r] = (int32_t)(low + (int64_t)(next_random(random) % (uint64_t)(span + 1)));
+            lens[r] = (int32_t)(low + (int64_t)(bench_random(random) % (uint64_t)(span + 1)));
         }
         in->total_tokens += lens[r];
     }
@@ -138,7 +136,7 @@ static int32_t *make_tables(struct inputs *in, int32_t *lens, uint64_t *random) 
         return NULL;
     }
     for (int64_t i = 0; i < in->num_blocks; i++) {
-        int64_t other = (int64_t)(next_random(random) % (uint64_t)(i + 1));
+        int64_t other = (int64_t)(bench_random(random) % (uint64_t)(i + 1));
         tables[i] = tables[other];
         tables[other] = (int32_t)i;
     }
@@ -173,16 +171,17 @@ static bool make_stream_work(bench *b, struct inputs *in, const int32_t *lens, c
         }
     }
     p->tiles = (int)tile;
-    ok = ok && upload(b, &in->units, units, tile * (size_t)p->units_per_tile * sizeof(int32_t));
+    ok = ok && bench_upload(b, &in->units, units, tile * (size_t)p->units_per_tile * sizeof(int32_t));
     if (ok && in->settings->jitter) {
-        ok = upload(b, &in->positions, positions, tile * 2 * sizeof(int32_t));
+        ok = bench_upload(b, &in->positions, positions, tile * 2 * sizeof(int32_t));
     }
     free(units);
     free(positions);
     p->units = in->units.ptr;
     p->positions = in->positions.ptr;
     p->row_stride = in->row_stride;
-    p->head_dim = s->head_dim;
+    p->value_bytes = bench_value_bytes(s);
+    p->scale_bytes = bench_scale_bytes(s);
     p->next_n = s->next_n;
     p->out_bytes = (bench_out_bits(s->out_dtype) / 8);
     p->out = in->out.ptr;
@@ -198,15 +197,18 @@ static void make_call(bench *b, struct inputs *in) {
     const bench_shape *s = in->shape;
     int64_t rows = (int64_t)s->batch * s->next_n;
     set_shape(in->q_shape, s->batch, s->next_n);
-    set_shape(in->q_shape + 2, s->num_heads, s->head_dim);
+    set_shape(in->q_shape + 2, s->num_heads, bench_value_bytes(s));
+    set_shape(in->q_sf_shape, s->batch, s->next_n);
+    in->q_sf_shape[2] = s->num_heads;
     set_shape(in->kv_shape, in->num_blocks, s->block_size);
-    set_shape(in->kv_shape + 2, 1, s->head_dim + 4);
+    set_shape(in->kv_shape + 2, 1, bench_token_bytes(s));
     set_shape(in->weights_shape, rows, s->num_heads);
     set_shape(in->tables_shape, s->batch, in->table_width);
     in->lens_shape[0] = s->batch;
     set_shape(in->meta_shape, b->gpu.num_sms + 1, 2);
     set_shape(in->out_shape, rows, in->row_stride);
     in->q_tensor = bench_tensor(&b->gpu, in->q.ptr, in->q_shape, 4, kDLUInt, 8);
+    in->q_sf_tensor = bench_tensor(&b->gpu, in->q_sf.ptr, in->q_sf_shape, 3, kDLInt, 32);
     in->kv_tensor = bench_tensor(&b->gpu, b->arena.ptr, in->kv_shape, 4, kDLUInt, 8);
     in->weights_tensor = bench_tensor(&b->gpu, in->weights.ptr, in->weights_shape, 2, kDLFloat, 32);
     in->tables_tensor = bench_tensor(&b->gpu, in->tables.ptr, in->tables_shape, 2, kDLInt, 32);
@@ -214,8 +216,21 @@ static void make_call(bench *b, struct inputs *in) {
     in->meta_tensor = bench_tensor(&b->gpu, in->meta.ptr, in->meta_shape, 2, kDLInt, 32);
     in->out_tensor = bench_tensor(&b->gpu, in->out.ptr, in->out_shape, 2, bench_out_code(s->out_dtype),
                                   bench_out_bits(s->out_dtype));
-    in->call = (attns_fp8_paged_mqa_logits_params){
+    in->fp8 = (attns_fp8_paged_mqa_logits_params){
         .q = &in->q_tensor,
+        .kv_fused = &in->kv_tensor,
+        .weights = &in->weights_tensor,
+        .block_tables = &in->tables_tensor,
+        .seq_lens = &in->lens_tensor,
+        .schedule_meta = in->settings->schedule_meta ? &in->meta_tensor : NULL,
+        .out = &in->out_tensor,
+        .max_seq_len = in->max_seq_len,
+        .clean_logits = in->settings->clean,
+        .enable_pdl = in->settings->pdl,
+    };
+    in->fp4 = (attns_fp4_paged_mqa_logits_params){
+        .q = &in->q_tensor,
+        .q_sf = &in->q_sf_tensor,
         .kv_fused = &in->kv_tensor,
         .weights = &in->weights_tensor,
         .block_tables = &in->tables_tensor,
@@ -229,7 +244,7 @@ static void make_call(bench *b, struct inputs *in) {
     in->schedule = (attns_schedule_params){
         .seq_lens = &in->lens_tensor,
         .schedule_meta = &in->meta_tensor,
-        .variant = ATTNS_VARIANT_FP8,
+        .variant = s->variant,
         .next_n = s->next_n,
     };
 }
@@ -249,10 +264,10 @@ static bool make_inputs(bench *b, struct inputs *in) {
     int32_t *lens = malloc((size_t)s->batch * sizeof(int32_t));
     int32_t *tables = lens == NULL ? NULL : make_tables(in, lens, &random);
     size_t rows = (size_t)s->batch * (size_t)s->next_n;
-    bool ok = tables != NULL && bench_fill(b, s, memory.arena_bytes, next_random(&random)) &&
+    bool ok = tables != NULL && bench_fill(b, s, memory.arena_bytes, bench_random(&random)) &&
               make_queries(b, in, &random) && make_weights(b, in, &random) &&
-              upload(b, &in->tables, tables, (size_t)in->num_blocks * sizeof(int32_t)) &&
-              upload(b, &in->lens, lens, (size_t)s->batch * sizeof(int32_t)) &&
+              bench_upload(b, &in->tables, tables, (size_t)in->num_blocks * sizeof(int32_t)) &&
+              bench_upload(b, &in->lens, lens, (size_t)s->batch * sizeof(int32_t)) &&
               gpu_buffer_alloc(&b->gpu, &in->meta, ((size_t)b->gpu.num_sms + 1) * 2 * sizeof(int32_t)) &&
               gpu_buffer_alloc(&b->gpu, &in->out,
                                rows * (size_t)in->row_stride * (size_t)(bench_out_bits(s->out_dtype) / 8)) &&
@@ -268,8 +283,8 @@ static bool make_inputs(bench *b, struct inputs *in) {
 }
 
 static void free_inputs(bench *b, struct inputs *in) {
-    struct gpu_buffer *buffers[] = {&in->q,    &in->weights, &in->tables, &in->lens,
-                                    &in->meta, &in->out,     &in->units,  &in->positions};
+    struct gpu_buffer *buffers[] = {&in->q,    &in->q_sf, &in->weights, &in->tables,   &in->lens,
+                                    &in->meta, &in->out,  &in->units,   &in->positions};
     for (size_t i = 0; i < sizeof(buffers) / sizeof(buffers[0]); i++) {
         gpu_buffer_free(&b->gpu, buffers[i]);
     }
@@ -285,7 +300,8 @@ static bool enqueue_call(bench *b, void *user, int i) {
         status = attns_compute_paged_mqa_logits_schedule(b->ctx, &in->schedule, b->stream);
     }
     if (status == ATTNS_OK) {
-        status = attns_fp8_paged_mqa_logits(b->ctx, &in->call, b->stream);
+        status = in->shape->variant == ATTNS_VARIANT_FP4 ? attns_fp4_paged_mqa_logits(b->ctx, &in->fp4, b->stream)
+                                                         : attns_fp8_paged_mqa_logits(b->ctx, &in->fp8, b->stream);
     }
     if (status != ATTNS_OK) {
         cli_fail("bench", status);
@@ -296,45 +312,12 @@ static bool enqueue_call(bench *b, void *user, int i) {
 static bool enqueue_stream(bench *b, void *user, int i) {
     struct inputs *in = user;
     in->stream.pool = b->arena.ptr + (size_t)(i % in->pools) * in->pool_bytes;
-    unsigned shared = (unsigned)(STREAM_STAGES * TILE_TOKENS * (in->shape->head_dim + 4));
+    unsigned shared = (unsigned)(STREAM_STAGES * TILE_TOKENS * bench_token_bytes(in->shape));
     void *arguments[] = {&in->stream};
     return gpu_ok(&b->gpu,
                   b->gpu.launch_kernel(b->stream_kernel, (unsigned)b->gpu.num_sms * STREAM_CTAS_PER_SM, 1, 1,
                                        STREAM_THREADS, 1, 1, shared, b->stream, arguments, NULL),
                   "launch of bench_stream");
-}
-
-/* Wall time of a batch of calls that nothing waits for, divided by their number. A batch stays below the depth of the
- * driver's launch queue, where enqueueing would wait for the device. */
-static bool time_host(bench *b, struct inputs *in, double device_us, double *host_us) {
-    enum { CALLS = 500, MOST = 21 };
-    double times[MOST];
-    int batches = (int)(250e3 / (CALLS * device_us));
-    batches = batches < 3 ? 3 : batches > MOST ? MOST : batches;
-    for (int batch = -1; batch < batches; batch++) { /* the first one is warm-up */
-        double start = cli_now();
-        for (int i = 0; i < CALLS; i++) {
-            if (!enqueue_call(b, in, i)) {
-                return false;
-            }
-        }
-        double seconds = cli_now() - start;
-        if (!gpu_ok(&b->gpu, b->gpu.stream_synchronize(b->stream), "cuStreamSynchronize")) {
-            return false;
-        }
-        if (batch >= 0) {
-            times[batch] = seconds * 1e6 / CALLS;
-        }
-    }
-    *host_us = bench_median(times, (size_t)batches);
-    return true;
-}
-
-static int calls_of(const struct inputs *in, double bytes) {
-    double expected_us = 3 + bytes / 4e6;
-    int walks = (int)(REPLAY_US / (expected_us * in->pools)) + 1;
-    int calls = in->pools * walks;
-    return calls < 8 ? in->pools * ceil_div(8, in->pools) : calls;
 }
 
 int bench_measure(bench *b, const bench_shape *shape, const bench_settings *settings, bench_result *result) {
@@ -344,19 +327,21 @@ int bench_measure(bench *b, const bench_shape *shape, const bench_settings *sett
     if (ok) {
         double rows = (double)shape->batch * shape->next_n;
         double tokens = (double)in.total_tokens;
-        result->bytes = tokens * (shape->head_dim + 4) + rows * shape->num_heads * (shape->head_dim + 4) +
+        int query_scales = shape->variant == ATTNS_VARIANT_FP4 ? 4 : 0; /* and the weights */
+        result->bytes = tokens * bench_token_bytes(shape) +
+                        rows * shape->num_heads * (bench_value_bytes(shape) + query_scales + 4) +
                         tokens * shape->next_n * (bench_out_bits(shape->out_dtype) / 8);
         result->flops = 2.0 * tokens * shape->next_n * shape->num_heads * shape->head_dim;
         result->fits_l2 = (double)in.pool_bytes * in.pools < 4.0 * b->gpu.l2_bytes;
-        int shared = STREAM_STAGES * TILE_TOKENS * (shape->head_dim + 4);
-        int calls = calls_of(&in, result->bytes);
+        int shared = STREAM_STAGES * TILE_TOKENS * bench_token_bytes(shape);
+        int calls = bench_calls(in.pools, result->bytes);
         ok =
             gpu_ok(&b->gpu,
                    b->gpu.func_set_attribute(b->stream_kernel, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, shared),
                    "cuFuncSetAttribute") &&
             bench_time_graph(b, calls, settings->replays, enqueue_call, &in, &result->us) &&
             bench_time_graph(b, calls, settings->replays, enqueue_stream, &in, &result->limit_us) &&
-            time_host(b, &in, result->us, &result->host_us);
+            bench_time_host(b, enqueue_call, &in, result->us, &result->host_us);
     }
     free_inputs(b, &in);
     return ok ? CLI_OK : CLI_FAILED;

@@ -33,8 +33,8 @@ const bench_pair bench_deepgemm_shapes[] = {
 const size_t bench_num_deepgemm_shapes = sizeof(bench_deepgemm_shapes) / sizeof(bench_deepgemm_shapes[0]);
 
 double bench_rival_us(const char *device_name, const bench_shape *shape, const bench_settings *settings) {
-    if (strstr(device_name, "H200") == NULL || shape->head_dim != 128 || shape->block_size != 64 ||
-        shape->out_dtype != ATTNS_DTYPE_F32 || settings->clean) {
+    if (strstr(device_name, "H200") == NULL || shape->variant != ATTNS_VARIANT_FP8 || shape->head_dim != 128 ||
+        shape->block_size != 64 || shape->out_dtype != ATTNS_DTYPE_F32 || settings->clean) {
         return 0;
     }
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {

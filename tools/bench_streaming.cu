@@ -19,7 +19,7 @@ struct StreamParams {
     i64 row_stride;        /* elements */
     int tiles, tiles_per_request;
     int units_per_tile, units_per_block, unit_tokens;
-    int head_dim;
+    int value_bytes, scale_bytes; /* of a token */
     int next_n, out_bytes;
 };
 
@@ -29,6 +29,11 @@ __device__ __forceinline__ void store_score(void *out, i64 index, u32 bits, int 
     } else {
         static_cast<unsigned short *>(out)[index] = static_cast<unsigned short>(bits >> 16);
     }
+}
+
+/* 4 bytes, or the 2 that a token of MXFP4 with D = 64 has. */
+__device__ __forceinline__ u32 load_scale(const unsigned char *at, int bytes) {
+    return bytes == 4 ? *reinterpret_cast<const u32 *>(at) : *reinterpret_cast<const unsigned short *>(at) << 16;
 }
 
 extern "C" __global__ void __launch_bounds__(RINGS * 64) bench_stream(const __grid_constant__ StreamParams p) {
@@ -44,7 +49,7 @@ extern "C" __global__ void __launch_bounds__(RINGS * 64) bench_stream(const __gr
     }
     __syncthreads();
 
-    const int token_bytes = p.head_dim + 4;
+    const int token_bytes = p.value_bytes + p.scale_bytes;
     const int stage_bytes = TILE_TOKENS * token_bytes;
     unsigned char *ring_stages = stages + ring * STAGES * stage_bytes;
     const int first = static_cast<int>(static_cast<i64>(p.tiles) * blockIdx.x / gridDim.x);
@@ -53,7 +58,8 @@ extern "C" __global__ void __launch_bounds__(RINGS * 64) bench_stream(const __gr
 
     if (warp >= RINGS) {
         const int unit_bytes = p.unit_tokens * token_bytes;
-        const int value_bytes = p.unit_tokens * p.head_dim;
+        const int value_bytes = p.unit_tokens * p.value_bytes;
+        const int scale_bytes = p.unit_tokens * p.scale_bytes;
         const i64 block_bytes = static_cast<i64>(p.units_per_block) * unit_bytes;
         const int batch = 32 / p.units_per_tile; /* tiles whose units one warp-wide load fetches */
         int fetched = -1, left = 0;
@@ -89,8 +95,8 @@ extern "C" __global__ void __launch_bounds__(RINGS * 64) bench_stream(const __gr
                     const int piece = unit - block_id * p.units_per_block;
                     bulk_load(target, block + static_cast<i64>(piece) * value_bytes, value_bytes, barrier);
                     bulk_load(target + value_bytes,
-                              block + static_cast<i64>(p.units_per_block) * value_bytes + piece * p.unit_tokens * 4,
-                              p.unit_tokens * 4, barrier);
+                              block + static_cast<i64>(p.units_per_block) * value_bytes + piece * scale_bytes,
+                              scale_bytes, barrier);
                 }
             }
             cursor.advance(STAGES);
@@ -101,13 +107,13 @@ extern "C" __global__ void __launch_bounds__(RINGS * 64) bench_stream(const __gr
         for (int half = 0; half < 2; half++) {
             const int token = lane + 32 * half;
             const int before = token / p.unit_tokens * p.unit_tokens;
-            scale_offset[half] = before * token_bytes + p.unit_tokens * p.head_dim + (token - before) * 4;
+            scale_offset[half] = before * token_bytes + p.unit_tokens * p.value_bytes + (token - before) * p.scale_bytes;
         }
         for (int tile = first + ring; tile < last; tile += RINGS) {
             mbarrier_wait(shared_address(&full[ring * STAGES + cursor.stage]), cursor.parity);
             const unsigned char *stage = ring_stages + cursor.stage * stage_bytes;
-            const u32 scales[2] = {*reinterpret_cast<const u32 *>(stage + scale_offset[0]),
-                                   *reinterpret_cast<const u32 *>(stage + scale_offset[1])};
+            const u32 scales[2] = {load_scale(stage + scale_offset[0], p.scale_bytes),
+                                   load_scale(stage + scale_offset[1], p.scale_bytes)};
             __syncwarp();
             if (lane == 0) {
                 mbarrier_arrive(shared_address(&empty[ring * STAGES + cursor.stage]));
@@ -151,7 +157,36 @@ __device__ __forceinline__ u32 random_pair(u64 seed) {
     return pair;
 }
 
-/* Random KV blocks: e4m3 values, then scales in [2^-20, 2^-19) so that scores fit float16 as well. */
+/* An e2m1 code of a near-normal number whose largest in a group of 32 is about 6. */
+__device__ __forceinline__ u32 random_nibble(u64 seed) {
+    const float value = (static_cast<float>(__dp4a(hash_bits(seed), 0x01010101u, 0u)) - 510.0f) * (6.0f / 340.0f);
+    const float magnitude = fabsf(value);
+    const u32 code = (magnitude > 0.25f) + (magnitude > 0.75f) + (magnitude > 1.25f) + (magnitude > 1.75f) +
+                     (magnitude > 2.5f) + (magnitude > 3.5f) + (magnitude > 5.0f);
+    return value < 0 ? code | 8 : code;
+}
+
+__device__ __forceinline__ u32 random_nibbles(u64 seed) {
+    u32 word = 0;
+#pragma unroll
+    for (int i = 0; i < 8; i++) {
+        word |= random_nibble(seed + i) << 4 * i;
+    }
+    return word;
+}
+
+/* Random MXFP4 blocks: e2m1 values, then scales of 2^-8 to 2^-5. */
+extern "C" __global__ void __launch_bounds__(256)
+    bench_fill_fp4(u32 *words, i64 num_words, int block_words, int value_words, u64 seed) {
+    const i64 step = static_cast<i64>(gridDim.x) * blockDim.x;
+    for (i64 i = static_cast<i64>(blockIdx.x) * blockDim.x + threadIdx.x; i < num_words; i += step) {
+        const u64 start = 8 * static_cast<u64>(i) + seed;
+        words[i] = i % block_words < value_words ? random_nibbles(start)
+                                                 : 0x77777777u + (hash_bits(start) & 0x03030303u);
+    }
+}
+
+/* Random FP8 blocks: e4m3 values, then scales in [2^-20, 2^-19) so that scores fit float16 as well. */
 extern "C" __global__ void __launch_bounds__(256)
     bench_fill(u32 *words, i64 num_words, int block_words, int value_words, u64 seed) {
     const i64 step = static_cast<i64>(gridDim.x) * blockDim.x;

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -106,6 +107,8 @@ const cli_name cli_dtype_names[] = {
 const cli_name cli_variant_names[] = {
     {"fp8", ATTNS_VARIANT_FP8},
     {"fp4", ATTNS_VARIANT_FP4},
+    {"indexer-bf16", ATTNS_VARIANT_INDEXER_BF16},
+    {"indexer-nvfp4", ATTNS_VARIANT_INDEXER_NVFP4},
     {NULL, 0},
 };
 
@@ -199,13 +202,18 @@ void cli_strings_free(cli_strings *list) {
 
 /* ---- Context ------------------------------------------------------------------------------------------------- */
 
-enum { KEY_CACHE_DIR = 0x200, KEY_NVRTC, KEY_LIBCUDA, KEY_TEMPLATE_DIR, KEY_DUMP_DIR, KEY_FAMILY };
+enum { KEY_CACHE_DIR = 0x200, KEY_READ, KEY_NVRTC, KEY_LIBCUDA, KEY_TEMPLATE_DIR, KEY_DUMP_DIR, KEY_FAMILY };
+
+static const cli_name family_names[] = {{"auto", 0}, {"tuned", 1}, {"portable", 2}, {NULL, 0}};
 
 static error_t parse_context(int key, char *arg, struct argp_state *state) {
     attns_context_params *params = state->input;
     switch (key) {
     case KEY_CACHE_DIR:
         params->cache_dir = arg;
+        return 0;
+    case KEY_READ:
+        params->cache_readonly_dirs = arg;
         return 0;
     case KEY_NVRTC:
         params->libnvrtc_path = arg;
@@ -220,6 +228,7 @@ static error_t parse_context(int key, char *arg, struct argp_state *state) {
         params->dump_dir = arg;
         return 0;
     case KEY_FAMILY:
+        cli_parse_name(state, "--family", arg, family_names);
         params->kernel_family = arg;
         return 0;
     case 'v':
@@ -233,6 +242,8 @@ static error_t parse_context(int key, char *arg, struct argp_state *state) {
 static const struct argp_option context_options[] = {
     {"cache-dir", KEY_CACHE_DIR, "DIR", 0,
      "Kernel cache (default: $ATTNS_CACHE_DIR, else attn-scores under $XDG_CACHE_HOME or ~/.cache; '' for none)", 0},
+    {"cache-readonly", KEY_READ, "LIST", 0,
+     "Caches that are only read, directories and bundles separated by ':' (default: $ATTNS_CACHE_READONLY_DIRS)", 0},
     {"nvrtc", KEY_NVRTC, "FILES", 0,
      "NVRTC library, or several separated by ':' (default: $ATTNS_LIBNVRTC, else found)", 0},
     {"libcuda", KEY_LIBCUDA, "FILE", 0, "CUDA driver library (default: $ATTNS_LIBCUDA, else libcuda.so.1)", 0},
@@ -251,6 +262,20 @@ static void log_line(void *user, attns_log_level level, const char *message) {
     static const char *const names[] = {"", "error: ", "warning: ", "", ""};
     cli_progress_clear();
     fprintf(stderr, "attn-scores: %s%s\n", names[level], message);
+}
+
+bool cli_cache_dir_was_taken(const attns_context_params *params, const attns_info *info) {
+    if (params->cache_dir == NULL || params->cache_dir[0] == '\0') {
+        return true;
+    }
+    struct stat asked, taken;
+    if (info->cache_dir == NULL) {
+        return false;
+    }
+    if (stat(params->cache_dir, &asked) != 0 || stat(info->cache_dir, &taken) != 0) {
+        return true; /* nothing has been written yet */
+    }
+    return asked.st_dev == taken.st_dev && asked.st_ino == taken.st_ino;
 }
 
 attns_context *cli_context_create(const attns_context_params *params) {

@@ -33,7 +33,7 @@ typedef struct cli_name {
 } cli_name;
 
 extern const cli_name cli_dtype_names[];   /* f32, f16, bf16; ends with a NULL name */
-extern const cli_name cli_variant_names[]; /* fp8, fp4 */
+extern const cli_name cli_variant_names[]; /* fp8, fp4, indexer-bf16, indexer-nvfp4 */
 
 /* "f32,bf16": names of a table that ends with a NULL name. */
 void cli_parse_names(const struct argp_state *state, const char *option, const char *text, const cli_name *names,
@@ -54,10 +54,13 @@ void cli_default_ints(cli_ints *list, const int *values, size_t count);
 void cli_ints_free(cli_ints *list);
 void cli_strings_free(cli_strings *list);
 
-/* --cache-dir, --nvrtc, --libcuda, --template-dir, --dump-dir, --family and --verbose, as an argp child whose input is
- * an attns_context_params. Use: {&cli_context_argp, 0, "Library settings:", 10} among the children, and
+/* --cache-dir, --cache-readonly, --nvrtc, --libcuda, --template-dir, --dump-dir, --family and --verbose, as an argp child
+ * whose input is an attns_context_params. Use: {&cli_context_argp, 0, "Library settings:", 10} among the children, and
  * state->child_inputs[i] = &params at ARGP_KEY_INIT. Strings of the params point into argv. */
 extern const struct argp cli_context_argp;
+
+/* Whether the writable cache is the directory that --cache-dir names, if it names one. */
+bool cli_cache_dir_was_taken(const attns_context_params *params, const attns_info *info);
 
 /* A context that logs through the progress bar, or NULL after a message on stderr. */
 attns_context *cli_context_create(const attns_context_params *params);
@@ -85,6 +88,7 @@ double cli_now(void);
 /* The subcommands, each with argv[0] = "attn-scores <name>". They return an exit code. */
 int cmd_info(int argc, char **argv);
 int cmd_precompile(int argc, char **argv);
+int cmd_cache(int argc, char **argv);
 int cmd_bench(int argc, char **argv);
 
 #endif

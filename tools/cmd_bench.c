@@ -14,6 +14,7 @@ struct options {
     attns_context_params context;
     cli_ints batches, seq_lens, next_ns, num_heads, head_dims, block_sizes, out_dtypes;
     bench_settings settings;
+    bench_op op;
     bool deepgemm, json, cold;
     const char *cold_child, *arch;
     int device;
@@ -22,7 +23,8 @@ struct options {
 #define MAX_NEXT_N 8
 
 enum {
-    KEY_BATCH = 0x300,
+    KEY_OP = 0x300,
+    KEY_BATCH,
     KEY_SEQ_LEN,
     KEY_NEXT_N,
     KEY_NUM_HEADS,
@@ -43,17 +45,23 @@ enum {
     KEY_JSON
 };
 
+static const cli_name op_names[] = {{"fp8", BENCH_FP8}, {"fp4", BENCH_FP4}, {"indexer", BENCH_INDEXER}, {NULL, 0}};
 static const cli_name schedule_names[] = {{"self", 0}, {"meta", 1}, {NULL, 0}};
 static const cli_name preset_names[] = {{"deepgemm", 1}, {NULL, 0}};
 
 static const struct argp_option option_list[] = {
+    {"op", KEY_OP, "NAME", 0,
+     "Operation: fp8, fp4, or indexer (BF16 and NVFP4; of the lists only --batch, groups, --seq-len, keys of a group, "
+     "and "
+     "--next-n, rows of a group, matter; without them it measures shapes of its own) (default: fp8)",
+     0},
     {"batch", KEY_BATCH, "LIST", 0, "Requests (default: 1,16,64)", 0},
     {"seq-len", KEY_SEQ_LEN, "LIST", 0, "KV tokens of a request (default: 4096,16384)", 0},
     {"next-n", KEY_NEXT_N, "LIST", 0, "Query slots of a request (default: 1)", 0},
     {"num-heads", KEY_NUM_HEADS, "LIST", 0, "Query heads (default: 64)", 0},
     {"head-dim", KEY_HEAD_DIM, "LIST", 0, "Elements of a head (default: 128)", 0},
     {"block-size", KEY_BLOCK_SIZE, "LIST", 0, "Tokens of a KV block (default: 64)", 0},
-    {"out-dtype", KEY_OUT_DTYPE, "LIST", 0, "Output types: f32, f16, bf16 (default: f32)", 0},
+    {"out-dtype", KEY_OUT_DTYPE, "LIST", 0, "Output types: f32, f16, bf16 (default: f32 for fp8, bf16 for fp4)", 0},
     {"preset", KEY_PRESET, "NAME", 0,
      "deepgemm: the twelve (batch, seq-len) pairs with published figures instead of --batch and --seq-len; next-n then "
      "defaults to 1,2",
@@ -81,6 +89,9 @@ static error_t parse(int key, char *arg, struct argp_state *state) {
     switch (key) {
     case ARGP_KEY_INIT:
         state->child_inputs[0] = &o->context;
+        return 0;
+    case KEY_OP:
+        o->op = (bench_op)cli_parse_name(state, "--op", arg, op_names);
         return 0;
     case KEY_BATCH:
         cli_parse_ints(state, "--batch", arg, 1, 1 << 20, &o->batches);
@@ -146,6 +157,9 @@ static error_t parse(int key, char *arg, struct argp_state *state) {
         if (o->deepgemm && (o->batches.count > 0 || o->seq_lens.count > 0)) {
             argp_error(state, "--preset: deepgemm fixes the shapes; it is accepted without --batch and --seq-len only");
         }
+        if (o->op == BENCH_INDEXER && (o->cold || o->deepgemm || o->settings.clean || o->settings.schedule_meta)) {
+            argp_error(state, "--op: indexer is accepted without --cold, --preset, --clean and --schedule only");
+        }
         if (o->arch != NULL && !o->cold && o->cold_child == NULL) {
             argp_error(state,
                        "--arch: '%s' is accepted together with --cold only; the table is measured on the device "
@@ -162,7 +176,8 @@ static error_t parse(int key, char *arg, struct argp_state *state) {
 
 static void set_defaults(struct options *o) {
     static const int batches[] = {1, 16, 64}, seq_lens[] = {4096, 16384}, next_ns[] = {1, 2}, heads[] = {64},
-                     dims[] = {128}, blocks[] = {64}, dtypes[] = {ATTNS_DTYPE_F32};
+                     dims[] = {128}, blocks[] = {64};
+    const int dtypes[] = {o->op == BENCH_FP4 ? ATTNS_DTYPE_BF16 : ATTNS_DTYPE_F32};
     cli_default_ints(&o->batches, batches, 3);
     cli_default_ints(&o->seq_lens, seq_lens, 2);
     cli_default_ints(&o->next_ns, next_ns, o->deepgemm ? 2 : 1);
@@ -184,6 +199,7 @@ static bool shape_at(const struct options *o, size_t index, bench_shape *shape) 
         shape->batch = o->batches.values[pair / o->seq_lens.count];
         shape->seq_len = o->seq_lens.values[pair % o->seq_lens.count];
     }
+    shape->variant = o->op == BENCH_FP4 ? ATTNS_VARIANT_FP4 : ATTNS_VARIANT_FP8;
     shape->next_n = o->next_ns.values[index % o->next_ns.count];
     index /= o->next_ns.count;
     shape->num_heads = o->num_heads.values[index % o->num_heads.count];
@@ -240,7 +256,7 @@ static void print_header(const struct options *o, const bench *b, double copy_gb
     printf("%s, %d SMs, L2 %d MiB, driver %d.%d; device-to-device copy %.0f GB/s (read + written)\n", b->device.name,
            b->device.num_sms, b->device.l2_bytes >> 20, b->gpu.driver_version / 1000, b->gpu.driver_version % 1000 / 10,
            copy_gbps);
-    printf("schedule %s, PDL %s%s%s; median of %d graph replays; seed %d\n",
+    printf("%s, schedule %s, PDL %s%s%s; median of %d graph replays; seed %d\n", cli_name_of(op_names, (int)o->op),
            cli_name_of(schedule_names, o->settings.schedule_meta), o->settings.pdl ? "on" : "off",
            o->settings.clean ? ", clean" : "", o->settings.jitter ? ", lengths 0.7 .. 1.3 of ctx" : "",
            o->settings.replays, (int)o->settings.seed);
@@ -264,6 +280,7 @@ static void report_row(const bench_shape *s, const bench_result *r, double rival
     cli_progress_clear();
     report_object(NULL);
     report_text("type", "shape");
+    report_text("op", s->variant == ATTNS_VARIANT_FP4 ? "fp4" : "fp8");
     report_int("batch", s->batch);
     report_int("seq_len", s->seq_len);
     report_int("next_n", s->next_n);
@@ -436,8 +453,10 @@ static int run(struct options *o) {
     if (o->context.libcuda_path != NULL) {
         setenv("ATTNS_LIBCUDA", o->context.libcuda_path, 1);
     }
-    bench_shape first;
-    shape_at(o, 0, &first);
+    bench_shape first = {0};
+    if (o->op != BENCH_INDEXER) {
+        shape_at(o, 0, &first);
+    }
     if (o->cold_child != NULL) {
         return bench_cold_child(&o->context, o->device, o->arch, &first, o->cold_child);
     }
@@ -449,8 +468,10 @@ static int run(struct options *o) {
         return CLI_FAILED;
     }
     bench b;
-    int exit_code = bench_open(&b, ctx, o->device);
-    if (exit_code == CLI_OK) {
+    int exit_code = bench_open(&b, ctx, o->device, o->op);
+    if (exit_code == CLI_OK && o->op == BENCH_INDEXER) {
+        exit_code = bench_run_indexer(&b, &o->batches, &o->seq_lens, &o->next_ns, &o->settings, o->json);
+    } else if (exit_code == CLI_OK) {
         exit_code = run_shapes(o, &b);
     }
     /* Its kernels live in the CUDA context that bench_close lets go of. */
@@ -473,9 +494,11 @@ int cmd_bench(int argc, char **argv) {
             "device is the one it was measured on, it stands beside ours.",
         .children = children,
     };
-    struct options options = {.settings = {.replays = 11, .seed = 1}};
+    struct options options = {.op = BENCH_FP8, .settings = {.replays = 11, .seed = 1}};
     argp_parse(&argp, argc, argv, 0, NULL, &options);
-    set_defaults(&options);
+    if (options.op != BENCH_INDEXER) {
+        set_defaults(&options);
+    }
     int exit_code = run(&options);
     cli_ints *lists[] = {&options.batches,   &options.seq_lens,    &options.next_ns,   &options.num_heads,
                          &options.head_dims, &options.block_sizes, &options.out_dtypes};

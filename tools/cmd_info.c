@@ -4,22 +4,132 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "cli.h"
+#include "core/context.h"
+#include "plan/plan.h"
 #include "report.h"
 #include "simulated.h"
 
 struct options {
     attns_context_params context;
+    cli_strings archs; /* besides those of the devices */
     bool json;
 };
 
+/* ---- Which kernels serve ----------------------------------------------------------------------------------------- */
+
+#define MAX_LISTED 64
+
+typedef struct target_list {
+    attns_target targets[MAX_LISTED];
+    size_t count;
+} target_list;
+
+static void add_target(target_list *list, const attns_target *target) {
+    for (size_t i = 0; i < list->count; i++) {
+        if (strcmp(list->targets[i].arch, target->arch) == 0) {
+            return;
+        }
+    }
+    if (list->count < MAX_LISTED) {
+        list->targets[list->count++] = *target;
+    }
+}
+
+/* The best target for each architecture from 8.0 on that NVRTC knows. */
+static void add_all(target_list *list, const char *nvrtc_archs) {
+    int number = 0, length = 0;
+    for (const char *rest = nvrtc_archs; rest != NULL && sscanf(rest, " sm_%d%n", &number, &length) == 1;
+         rest += length) {
+        attns_target target;
+        if (number >= 80 && attns_target_from_compute_capability(number, &target) == ATTNS_OK) {
+            add_target(list, &target);
+        }
+    }
+}
+
+static attns_status list_targets(const struct options *o, const attns_context *ctx, const attns_info *info,
+                                 const attns_device_info *devices, target_list *list) {
+    attns_target target;
+    attns_status status = ATTNS_OK;
+    list->count = 0;
+    for (int i = 0; i < info->num_devices; i++) {
+        const char *arch = ctx->arch != NULL ? ctx->arch : devices[i].arch;
+        if (arch[0] != '\0' && attns_target_from_arch(arch, &target) == ATTNS_OK) {
+            add_target(list, &target);
+        }
+    }
+    for (size_t i = 0; i < o->archs.count && status == ATTNS_OK; i++) {
+        if (strcmp(o->archs.values[i], "all") == 0) {
+            add_all(list, info->nvrtc_archs);
+            continue;
+        }
+        status = attns_target_from_arch(o->archs.values[i], &target);
+        if (status == ATTNS_OK) {
+            add_target(list, &target);
+        }
+    }
+    return status;
+}
+
+/* What serves an operation on a target; false with the reason if nothing does. The family does not depend on shapes and
+ * dtypes. */
+static bool select_kernel(const attns_context *ctx, const attns_target *target, attns_variant variant,
+                          attns_selection *selection) {
+    *selection = (attns_selection){.family = ATTNS_FAMILY_NONE};
+    if (variant != ATTNS_VARIANT_FP8 && variant != ATTNS_VARIANT_FP4) {
+        snprintf(selection->reason, sizeof(selection->reason), "one kernel for all targets");
+        return true;
+    }
+    const attns_problem problem = {.kind = variant == ATTNS_VARIANT_FP4 ? ATTNS_KERNEL_FP4_LOGITS
+                                                                        : ATTNS_KERNEL_FP8_LOGITS};
+    if (attns_plan_select(&problem, target, ctx->family_choice, selection) == ATTNS_OK) {
+        return true;
+    }
+    snprintf(selection->reason, sizeof(selection->reason), "%s", attns_last_error());
+    return false;
+}
+
+static void print_kernels(const attns_context *ctx, const target_list *list) {
+    for (size_t i = 0; i < list->count; i++) {
+        for (const cli_name *op = cli_variant_names; op->name != NULL; op++) {
+            attns_selection selection;
+            bool found = select_kernel(ctx, &list->targets[i], (attns_variant)op->value, &selection);
+            printf("%-13s %-11s %s: %s%s\n", i == 0 && op == cli_variant_names ? "kernels" : "", list->targets[i].arch,
+                   op->name, found ? "" : "none: ", selection.reason);
+        }
+    }
+}
+
+static void report_kernels(const attns_context *ctx, const target_list *list) {
+    report_array("kernels");
+    for (size_t i = 0; i < list->count; i++) {
+        for (const cli_name *op = cli_variant_names; op->name != NULL; op++) {
+            attns_selection selection;
+            bool found = select_kernel(ctx, &list->targets[i], (attns_variant)op->value, &selection);
+            report_object(NULL);
+            report_text("arch", list->targets[i].arch);
+            report_text("op", op->name);
+            report_text("family", found ? attns_family_name(selection.family) : NULL);
+            report_text("reason", selection.reason);
+            report_close();
+        }
+    }
+    report_close();
+}
+
+/* ---- Arguments and output ---------------------------------------------------------------------------------------- */
+
 static error_t parse(int key, char *arg, struct argp_state *state) {
     struct options *options = state->input;
-    (void)arg;
     switch (key) {
     case ARGP_KEY_INIT:
         state->child_inputs[0] = &options->context;
+        return 0;
+    case 'A':
+        cli_parse_strings(state, "--arch", arg, &options->archs);
         return 0;
     case 'J':
         options->json = true;
@@ -38,7 +148,8 @@ static const char *cuda_version(int version, char *buffer, size_t size) {
     return buffer;
 }
 
-static void print_text(const attns_info *info, const attns_device_info *devices) {
+static void print_text(const attns_context *ctx, const attns_info *info, const attns_device_info *devices,
+                       const target_list *list) {
     char a[32], b[32];
     printf("attn-scores   %s\n", attns_version());
     if (info->libcuda != NULL) {
@@ -54,6 +165,7 @@ static void print_text(const attns_info *info, const attns_device_info *devices)
                device->arch, device->num_sms, cli_bytes((uint64_t)device->l2_bytes, a, sizeof(a)),
                cli_bytes(device->memory_bytes, b, sizeof(b)));
     }
+    print_kernels(ctx, list);
     printf("simulated    ");
     for (size_t i = 0; simulated_name(i) != NULL; i++) {
         printf(" sim:%s", simulated_name(i));
@@ -76,7 +188,8 @@ static void print_text(const attns_info *info, const attns_device_info *devices)
     }
 }
 
-static void print_json(const attns_info *info, const attns_device_info *devices) {
+static void print_json(const attns_context *ctx, const attns_info *info, const attns_device_info *devices,
+                       const target_list *list) {
     report_object(NULL);
     report_text("version", attns_version());
     report_text("libcuda", info->libcuda);
@@ -104,6 +217,7 @@ static void print_json(const attns_info *info, const attns_device_info *devices)
         report_close();
     }
     report_close();
+    report_kernels(ctx, list);
     report_array("simulated_devices");
     for (size_t i = 0; simulated_name(i) != NULL; i++) {
         report_object(NULL);
@@ -116,6 +230,8 @@ static void print_json(const attns_info *info, const attns_device_info *devices)
 
 int cmd_info(int argc, char **argv) {
     static const struct argp_option option_list[] = {
+        {"arch", 'A', "LIST", 0,
+         "Which kernels serve on these targets, besides those of the devices; all: what NVRTC knows from sm_80 on", 0},
         {"json", 'J', NULL, 0, "One JSON object", 0},
         {0},
     };
@@ -123,7 +239,9 @@ int cmd_info(int argc, char **argv) {
     static const struct argp argp = {
         .options = option_list,
         .parser = parse,
-        .doc = "Shows the driver, the devices, the compiler with the targets it knows, and the kernel caches.",
+        .doc =
+            "Shows the driver, the devices, which kernels serve there and why, the compiler with the targets it knows, "
+            "and the kernel caches.",
         .children = children,
     };
     struct options options = {0};
@@ -147,13 +265,18 @@ int cmd_info(int argc, char **argv) {
     for (int i = 0; status == ATTNS_OK && i < info.num_devices; i++) {
         status = attns_get_device_info(ctx, i, &devices[i]);
     }
+    target_list list;
+    if (status == ATTNS_OK) {
+        status = list_targets(&options, ctx, &info, devices, &list);
+    }
     if (status != ATTNS_OK) {
         exit_code = cli_fail("info", status);
     } else if (options.json) {
-        print_json(&info, devices);
+        print_json(ctx, &info, devices, &list);
     } else {
-        print_text(&info, devices);
+        print_text(ctx, &info, devices, &list);
     }
+    cli_strings_free(&options.archs);
     free(devices);
     attns_context_destroy(ctx);
     return exit_code;

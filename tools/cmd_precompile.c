@@ -5,12 +5,15 @@
 #include <stdlib.h>
 
 #include "cli.h"
+#include "from_log.h"
 #include "report.h"
 
 struct options {
     attns_context_params context;
     cli_strings archs;
-    cli_ints variants, num_heads, head_dims, block_sizes, next_ns, out_dtypes, acc_dtypes, epi_dtypes;
+    cli_ints variants, num_heads, head_dims, block_sizes, next_ns, out_dtypes, acc_dtypes, epi_dtypes, kv_sfs;
+    kernel_names kernels;
+    const char *log;
     int jobs;
     bool json;
 };
@@ -25,8 +28,13 @@ enum {
     KEY_OUT_DTYPE,
     KEY_ACC_DTYPE,
     KEY_EPI_DTYPE,
+    KEY_KV_SF,
+    KEY_KERNEL,
+    KEY_FROM_LOG,
     KEY_JSON
 };
+
+static const cli_name kv_sf_names[] = {{"plain", 0}, {"interleaved", 1}, {NULL, 0}};
 
 static error_t parse(int key, char *arg, struct argp_state *state) {
     struct options *o = state->input;
@@ -61,6 +69,15 @@ static error_t parse(int key, char *arg, struct argp_state *state) {
     case KEY_EPI_DTYPE:
         cli_parse_names(state, "--epi-dtype", arg, cli_dtype_names, &o->epi_dtypes);
         return 0;
+    case KEY_KV_SF:
+        cli_parse_names(state, "--kv-sf", arg, kv_sf_names, &o->kv_sfs);
+        return 0;
+    case KEY_KERNEL:
+        kernel_names_add(&o->kernels, arg);
+        return 0;
+    case KEY_FROM_LOG:
+        o->log = arg;
+        return 0;
     case 'j':
         o->jobs = cli_parse_int(state, "--jobs", arg, 1, 1024);
         return 0;
@@ -76,15 +93,25 @@ static error_t parse(int key, char *arg, struct argp_state *state) {
 }
 
 static const struct argp_option option_list[] = {
-    {"arch", KEY_ARCH, "LIST", 0, "Targets, such as sm_90a (default: the devices of this machine)", 0},
-    {"variant", KEY_VARIANT, "LIST", 0, "Operations: fp8 (default: fp8)", 0},
+    {"arch", KEY_ARCH, "LIST", 0,
+     "Targets, such as sm_90a; all: what NVRTC knows from sm_80 on, where there is a kernel (default: the devices of "
+     "this machine)",
+     0},
+    {"variant", KEY_VARIANT, "LIST", 0, "Operations: fp8, fp4, indexer-bf16, indexer-nvfp4 (default: fp8)", 0},
     {"num-heads", KEY_NUM_HEADS, "LIST", 0, "Query heads (default: 64)", 0},
     {"head-dim", KEY_HEAD_DIM, "LIST", 0, "Elements of a head (default: 128)", 0},
     {"block-size", KEY_BLOCK_SIZE, "LIST", 0, "Tokens of a KV block (default: 64)", 0},
     {"next-n", KEY_NEXT_N, "LIST", 0, "Query slots of a request (default: 1-4)", 0},
-    {"out-dtype", KEY_OUT_DTYPE, "LIST", 0, "Output types: f32, f16, bf16 (default: f32)", 0},
-    {"acc-dtype", KEY_ACC_DTYPE, "LIST", 0, "Tensor-core accumulators: f32, f16 (default: f32)", 0},
-    {"epi-dtype", KEY_EPI_DTYPE, "LIST", 0, "Types of the head sum: f32, f16 (default: f32)", 0},
+    {"out-dtype", KEY_OUT_DTYPE, "LIST", 0, "Output types: f32, f16, bf16 (default: f32 for fp8, bf16 for fp4)", 0},
+    {"acc-dtype", KEY_ACC_DTYPE, "LIST", 0, "Tensor-core accumulators of fp8: f32, f16 (default: f32)", 0},
+    {"epi-dtype", KEY_EPI_DTYPE, "LIST", 0, "Types of the head sum of fp8: f32, f16 (default: f32)", 0},
+    {"kv-sf", KEY_KV_SF, "LIST", 0,
+     "Order of the KV scales of fp4 with block size 128: plain, interleaved (default: plain)", 0},
+    {"kernel", KEY_KERNEL, "NAME", 0,
+     "Instead of the lists: this kernel, named as in messages and records; may be repeated", 0},
+    {"from-log", KEY_FROM_LOG, "FILE", 0,
+     "Instead of the lists: every kernel that FILE names, a record ($ATTNS_RECORD) or any log; - reads standard input",
+     0},
     {"jobs", 'j', "N", 0, "Compiler threads (default: one per CPU)", 0},
     {"json", KEY_JSON, NULL, 0, "One JSON object per kernel and one with the totals", 0},
     {0},
@@ -94,6 +121,7 @@ static const struct argp_option option_list[] = {
 struct tally {
     bool json;
     size_t compiled, from_disk, from_memory, failed;
+    size_t not_stored;
     double compile_seconds;
     int spilled;
 };
@@ -119,6 +147,7 @@ static void count(struct tally *tally, const attns_precompile_result *result) {
         return;
     }
     tally->spilled += result->spill_bytes > 0;
+    tally->not_stored += !result->cached;
     switch (result->source) {
     case ATTNS_FROM_COMPILER:
         tally->compiled++;
@@ -143,6 +172,7 @@ static void on_kernel(void *user, size_t done, size_t total, const attns_precomp
         report_text("kernel", result->kernel);
         report_text("arch", result->arch);
         report_text("source", source_name(result));
+        report_bool("cached", result->cached);
         report_real("seconds", result->seconds);
         report_int("registers", result->registers);
         report_int("spill_bytes", result->spill_bytes);
@@ -176,7 +206,8 @@ static void print_totals(const struct tally *tally, double seconds) {
         report_int("disk", (int64_t)tally->from_disk);
         report_int("memory", (int64_t)tally->from_memory);
         report_int("failed", (int64_t)tally->failed);
-        report_int("spilled", tally->spilled);
+            report_int("spilled", tally->spilled);
+        report_int("not_stored", (int64_t)tally->not_stored);
         report_real("seconds", seconds);
         report_real("compile_seconds", tally->compile_seconds);
         report_close();
@@ -211,6 +242,14 @@ static int precompile(attns_context *ctx, const struct options *o) {
     attns_dtype *acc_dtypes = dtypes_of(&o->acc_dtypes);
     attns_dtype *epi_dtypes = dtypes_of(&o->epi_dtypes);
     attns_variant *variants = variants_of(&o->variants);
+    bool kv_sfs[2] = {false, false};
+    size_t num_kv_sfs = 0; /* each order once, however often it is listed */
+    for (size_t i = 0; i < o->kv_sfs.count; i++) {
+        bool order = o->kv_sfs.values[i] != 0;
+        if (num_kv_sfs == 0 || (num_kv_sfs == 1 && kv_sfs[0] != order)) {
+            kv_sfs[num_kv_sfs++] = order;
+        }
+    }
     const attns_precompile_params params = {
         .archs = o->archs.values,
         .num_archs = o->archs.count,
@@ -230,6 +269,10 @@ static int precompile(attns_context *ctx, const struct options *o) {
         .num_acc_dtypes = o->acc_dtypes.count,
         .epi_dtypes = epi_dtypes,
         .num_epi_dtypes = o->epi_dtypes.count,
+        .kv_sf_interleaved = num_kv_sfs == 0 ? NULL : kv_sfs,
+        .num_kv_sf_interleaved = num_kv_sfs,
+        .kernels = o->kernels.values,
+        .num_kernels = o->kernels.count,
         .jobs = o->jobs,
         .progress = on_kernel,
         .progress_user = &tally,
@@ -256,9 +299,17 @@ static int precompile(attns_context *ctx, const struct options *o) {
     if (status != ATTNS_OK) {
         return cli_fail("precompile", status);
     }
-    if (info.cache_dir == NULL && tally.compiled > 0) {
+    if (tally.compiled > 0 && !cli_cache_dir_was_taken(&o->context, &info)) {
+        return cli_error("precompile", "the kernels are in %s and not in --cache-dir %s, which cannot be written",
+                         info.cache_dir == NULL ? "no directory" : info.cache_dir, o->context.cache_dir);
+    }
+    if (info.cache_dir == NULL && tally.not_stored > 0) {
         return cli_error("precompile", "the kernels compile, but none was stored: there is no writable cache directory "
                                        "(see --cache-dir)");
+    }
+    if (tally.not_stored > 0) {
+        return cli_error("precompile", "%zu kernels compile, but could not be stored in %s", tally.not_stored,
+                         info.cache_dir);
     }
     return CLI_OK;
 }
@@ -271,22 +322,30 @@ int cmd_precompile(int argc, char **argv) {
         .doc =
             "Compiles every kernel of a set that the kernel cache does not hold yet, in parallel, and stores it. The "
             "set is the product of all lists; a list is written 64,32 or 1-4. Needs NVRTC and no GPU.\v"
-            "Example, for an image build on a machine without a GPU:\n"
-            "  attn-scores precompile --arch sm_90a --block-size 32,64 --next-n 1-4 --cache-dir /opt/kernels",
+            "Examples, for an image build on a machine without a GPU:\n"
+            "  attn-scores precompile --arch sm_90a --block-size 32,64 --next-n 1-4 --cache-dir /opt/kernels\n"
+            "  attn-scores precompile --from-log used.txt --cache-dir /opt/kernels\n\n"
+            "With ATTNS_FORBID_COMPILE=1 it only checks that the cache holds every kernel.",
         .children = children,
     };
     struct options options = {0};
     argp_parse(&argp, argc, argv, 0, NULL, &options);
 
-    int exit_code = CLI_FAILED;
-    attns_context *ctx = cli_context_create(&options.context);
+    int exit_code = kernel_names_read(&options.kernels, options.log);
+    options.context.compile_threads = options.jobs;
+    attns_context *ctx = exit_code == CLI_OK ? cli_context_create(&options.context) : NULL;
+    if (ctx == NULL && exit_code == CLI_OK) {
+        exit_code = CLI_FAILED;
+    }
     if (ctx != NULL) {
         exit_code = precompile(ctx, &options);
         attns_context_destroy(ctx);
     }
     cli_strings_free(&options.archs);
-    cli_ints *lists[] = {&options.variants, &options.num_heads,  &options.head_dims,  &options.block_sizes,
-                         &options.next_ns,  &options.out_dtypes, &options.acc_dtypes, &options.epi_dtypes};
+    kernel_names_free(&options.kernels);
+    cli_ints *lists[] = {&options.variants,    &options.num_heads,  &options.head_dims,
+                         &options.block_sizes, &options.next_ns,    &options.out_dtypes,
+                         &options.acc_dtypes,  &options.epi_dtypes, &options.kv_sfs};
     for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]); i++) {
         cli_ints_free(lists[i]);
     }

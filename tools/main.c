@@ -18,6 +18,7 @@ struct command {
 static const struct command commands[] = {
     {"info", "attn-scores info", cmd_info, "Versions, devices, compilers and caches found here"},
     {"precompile", "attn-scores precompile", cmd_precompile, "Fill the kernel cache; needs no GPU"},
+    {"cache", "attn-scores cache", cmd_cache, "List, verify, prune, export and import cached kernels"},
     {"verify", "attn-scores verify", tool_verify, "Check kernels against the double-precision reference"},
     {"bench", "attn-scores bench", cmd_bench, "Measure kernels beside the streaming limit of the GPU"},
 };

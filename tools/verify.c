@@ -22,19 +22,16 @@
 #define REFERENCE_CASES  40
 #define REFERENCE_TOKENS 500
 
-struct options {
-    attns_context_params context;
-    bool full, reference, json, have_seed;
-    attns_variant variant;
-    uint64_t seed;
-    int device;
-};
+enum { OP_INDEXER = 100 };
+static const cli_name op_names[] = {
+    {"fp8", ATTNS_VARIANT_FP8}, {"fp4", ATTNS_VARIANT_FP4}, {"indexer", OP_INDEXER}, {NULL, 0}};
 
 enum { KEY_QUICK = 0x300, KEY_FULL, KEY_OP, KEY_SEED, KEY_DEVICE, KEY_REFERENCE, KEY_JSON };
 
 static error_t parse(int key, char *arg, struct argp_state *state) {
-    struct options *o = state->input;
+    verify_options *o = state->input;
     char *end;
+    int op;
     switch (key) {
     case ARGP_KEY_INIT:
         state->child_inputs[0] = &o->context;
@@ -46,7 +43,9 @@ static error_t parse(int key, char *arg, struct argp_state *state) {
         o->full = true;
         return 0;
     case KEY_OP:
-        o->variant = (attns_variant)cli_parse_name(state, "--op", arg, cli_variant_names);
+        op = cli_parse_name(state, "--op", arg, op_names);
+        o->indexer = op == OP_INDEXER;
+        o->variant = o->indexer ? ATTNS_VARIANT_FP8 : (attns_variant)op;
         return 0;
     case KEY_SEED:
         o->seed = strtoull(arg, &end, 0);
@@ -74,7 +73,7 @@ static error_t parse(int key, char *arg, struct argp_state *state) {
 static const struct argp_option option_list[] = {
     {"quick", KEY_QUICK, NULL, 0, "About 30 chosen configurations (default)", 0},
     {"full", KEY_FULL, NULL, 0, "Hundreds of random configurations besides", 0},
-    {"op", KEY_OP, "NAME", 0, "Operation: fp8, fp4 (default: fp8)", 0},
+    {"op", KEY_OP, "NAME", 0, "Operation: fp8, fp4, indexer (default: fp8)", 0},
     {"seed", KEY_SEED, "N", 0, "Seed of the random inputs (default: from the clock)", 0},
     {"device", KEY_DEVICE, "N|sim:NAME", 0, "CUDA device (default: 0), or a simulated one that info lists", 0},
     {"reference", KEY_REFERENCE, NULL, 0,
@@ -143,7 +142,7 @@ static void adapt_to_fp4(struct logits_case *c, size_t index) {
 }
 
 /* The chosen cases and, with --full, random ones. malloc'ed. */
-static struct logits_case *make_cases(const struct options *o, size_t *count) {
+static struct logits_case *make_cases(const verify_options *o, size_t *count) {
     size_t random = o->full ? FULL_CASES : 0;
     struct logits_case *more = logits_random_cases(o->variant, o->seed, random, FULL_SHAPES, FULL_TOKENS);
     struct logits_case *all = more ? realloc(more, (random + NUM_QUICK) * sizeof *all) : NULL;
@@ -168,8 +167,8 @@ static struct logits_case *make_cases(const struct options *o, size_t *count) {
 
 /* ---- Results ---- */
 
-static void print_result(const struct options *o, const char *text, bool ok, uint64_t compared, double worst,
-                         double seconds) {
+void verify_print(const verify_options *o, const char *text, bool ok, uint64_t compared, double worst,
+                  double seconds) {
     cli_progress_clear();
     if (o->json) {
         report_object(NULL);
@@ -186,7 +185,7 @@ static void print_result(const struct options *o, const char *text, bool ok, uin
     fflush(stdout);
 }
 
-static int print_total(const struct options *o, size_t count, size_t failed, const char *device) {
+static int print_total(const verify_options *o, size_t count, size_t failed, const char *device) {
     cli_progress_clear();
     if (o->json) {
         report_object(NULL);
@@ -202,8 +201,12 @@ static int print_total(const struct options *o, size_t count, size_t failed, con
     return failed ? CLI_FAILED : CLI_OK;
 }
 
-static int verify_reference(const struct options *o) {
-    size_t failed = 0;
+static int verify_reference(const verify_options *o) {
+    size_t failed = 0, count = 0;
+    if (o->indexer) {
+        failed = verify_indexer_reference(o, &count);
+        return print_total(o, count, failed, "the CPU reference");
+    }
     struct rng r = rng_make(o->seed);
     for (size_t i = 0; i < REFERENCE_CASES; i++) {
         struct logits_case c;
@@ -222,7 +225,7 @@ static int verify_reference(const struct options *o) {
         bool ok = logits_recompute_check(&data, &report);
         logits_data_free(&data);
         failed += !ok;
-        print_result(o, text, ok, report.compared, report.worst / (logits_recompute_terms(&c) * 0x1p-53),
+        verify_print(o, text, ok, report.compared, report.worst / (logits_recompute_terms(&c) * 0x1p-53),
                      cli_now() - start);
         if (!ok)
             cli_error("verify", "%llu wrong, %llu stray: %s", (unsigned long long)report.wrong,
@@ -231,7 +234,7 @@ static int verify_reference(const struct options *o) {
     return print_total(o, REFERENCE_CASES, failed, "the CPU reference");
 }
 
-static size_t run_cases(const struct options *o, const struct gpu *gpu, attns_context *ctx, CUstream stream,
+static size_t run_cases(const verify_options *o, const struct gpu *gpu, attns_context *ctx, CUstream stream,
                         const struct logits_case *cases, size_t count) {
     size_t failed = 0;
     for (size_t i = 0; i < count; i++) {
@@ -242,12 +245,12 @@ static size_t run_cases(const struct options *o, const struct gpu *gpu, attns_co
         double start = cli_now();
         bool ok = logits_run_case(gpu, ctx, stream, &cases[i], LOGITS_PLAIN, NULL, &report);
         failed += !ok;
-        print_result(o, text, ok, report.compared, report.worst, cli_now() - start);
+        verify_print(o, text, ok, report.compared, report.worst, cli_now() - start);
     }
     return failed;
 }
 
-static int verify_device(struct options *o) {
+static int verify_device(verify_options *o) {
     struct gpu gpu;
     if (o->context.libcuda_path) /* gpu_open looks there, as the library does */
         setenv("ATTNS_LIBCUDA", o->context.libcuda_path, 1);
@@ -257,14 +260,19 @@ static int verify_device(struct options *o) {
     }
     attns_context *ctx = cli_context_create(&o->context);
     size_t count = 0, failed = 0;
-    struct logits_case *cases = make_cases(o, &count);
+    struct logits_case *cases = o->indexer ? NULL : make_cases(o, &count);
     CUstream stream = NULL;
     int code = CLI_FAILED;
-    if (ctx && cases && gpu_ok(&gpu, gpu.stream_create(&stream, CU_STREAM_NON_BLOCKING), "cuStreamCreate")) {
+    if (ctx && (cases || o->indexer) &&
+        gpu_ok(&gpu, gpu.stream_create(&stream, CU_STREAM_NON_BLOCKING), "cuStreamCreate")) {
         cli_progress_set(0, count, "compiling");
-        /* A kernel that does not compile shows again in its own case. */
-        logits_precompile(&o->context, cases, count);
-        failed = run_cases(o, &gpu, ctx, stream, cases, count);
+        if (o->indexer) {
+            failed = verify_indexer(o, &gpu, ctx, stream, &count);
+        } else {
+            /* A kernel that does not compile shows again in its own case. */
+            logits_precompile(&o->context, cases, count);
+            failed = run_cases(o, &gpu, ctx, stream, cases, count);
+        }
         code = print_total(o, count, failed, gpu.name);
     }
     if (stream)
@@ -286,7 +294,7 @@ int tool_verify(int argc, char **argv) {
                                      children,
                                      NULL,
                                      NULL};
-    struct options options;
+    verify_options options;
     memset(&options, 0, sizeof options);
     options.variant = ATTNS_VARIANT_FP8;
     argp_parse(&argp, argc, argv, 0, NULL, &options);

@@ -52,7 +52,8 @@ typedef enum attns_status {
     ATTNS_ERROR_UNSUPPORTED_DEVICE = 3, /* the device (or compile target) is not one the library has kernels for */
     ATTNS_ERROR_LIBRARY_NOT_FOUND = 4,  /* libcuda or libnvrtc is needed and could not be opened */
     ATTNS_ERROR_COMPILE = 5,            /* NVRTC refused a kernel; the message holds its log */
-    ATTNS_ERROR_WOULD_COMPILE = 6,      /* the stream is capturing and the kernel is neither loaded nor cached */
+    ATTNS_ERROR_WOULD_COMPILE = 6,      /* the kernel is neither loaded nor cached, and must not be compiled: the stream
+                                           is capturing, or forbid_compile is set */
     ATTNS_ERROR_CUDA = 7,               /* a driver call failed; the message names it and its error */
     ATTNS_ERROR_OUT_OF_MEMORY = 8,      /* a host allocation failed */
     ATTNS_ERROR_IO = 9,                 /* a file named by the caller could not be read or written */
@@ -98,13 +99,25 @@ typedef struct attns_context_params {
     const char *template_dir;  /* reads templates from here instead of the embedded ones; NULL: $ATTNS_TEMPLATE_DIR */
     const char *dump_dir;      /* writes every filled kernel source here; NULL: $ATTNS_DUMP_DIR, then nowhere */
 
-    const char *cache_dir; /* writable cubin cache; NULL: $ATTNS_CACHE_DIR, then $XDG_CACHE_HOME/attn-scores, then
-                              $HOME/.cache/attn-scores; "": none, kernels live in memory only */
-    const char *cache_readonly_dirs; /* ':'-separated caches that are only read, after cache_dir; NULL:
-                                        $ATTNS_CACHE_READONLY_DIRS */
-    uint64_t cache_max_bytes;        /* size bound of cache_dir, least recently used entries go first; 0: 1 GiB */
+    /* The writable cubin cache is the first of these that can be written: cache_dir, $ATTNS_CACHE_DIR,
+     * $XDG_CACHE_HOME/attn-scores, $HOME/.cache/attn-scores. One passed over that can be read is read all the same.
+     * "", as the field or the variable, ends the list; without any, kernels live in memory only. */
+    const char *cache_dir;
+    const char *cache_readonly_dirs; /* ':'-separated caches that are only read, after cache_dir: directories, and
+                                        bundles made by `attn-scores cache export`; NULL: $ATTNS_CACHE_READONLY_DIRS */
+    uint64_t cache_max_bytes;        /* size bound of the writable cache, least recently used entries go first; 0: 1 GiB
+                                      */
+    bool cache_shared; /* caches may belong to other users and be writable by their group, never by everyone: code from
+                          them runs in this process. false: $ATTNS_CACHE_SHARED, "1" or "0" (the default): only what
+                          belongs to this user (or root, for caches that are only read) and only its owner can write */
 
     bool allow_compile_in_capture; /* compile inside a stream capture instead of ATTNS_ERROR_WOULD_COMPILE */
+    bool forbid_compile;     /* never compile: a kernel that no cache holds is ATTNS_ERROR_WOULD_COMPILE at once, and
+                                the message holds the command that prepares it. false: $ATTNS_FORBID_COMPILE, "1"
+                                or "0" (the default) */
+    int compile_threads;     /* kernels that this context compiles at a time; 0: one per CPU it may use */
+    const char *record_path; /* appends the name of each kernel that is loaded to this file, one a line, for
+                                `attn-scores precompile --from-log`; NULL: $ATTNS_RECORD, then nowhere */
 
     bool load_ptx; /* ask NVRTC for PTX instead of a cubin and let the driver compile it: for the software GPU in
                       tools/ptxsim and for drivers newer than the compiler; PTX entries have cache keys of their own.
@@ -147,13 +160,15 @@ typedef enum attns_dtype {
 } attns_dtype;
 
 typedef enum attns_variant {
-    ATTNS_VARIANT_FP8 = 1, /* fp8_paged_mqa_logits */
-    ATTNS_VARIANT_FP4 = 2  /* fp4_paged_mqa_logits */
+    ATTNS_VARIANT_FP8 = 1,          /* fp8_paged_mqa_logits */
+    ATTNS_VARIANT_FP4 = 2,          /* fp4_paged_mqa_logits */
+    ATTNS_VARIANT_INDEXER_BF16 = 3, /* indexer_scores; for attns_precompile_params only, as the next */
+    ATTNS_VARIANT_INDEXER_NVFP4 = 4 /* indexer_scores */
 } attns_variant;
 
 /* DLPack >= 1.1 type codes that older dlpack.h files do not name (dmlc/dlpack, include/dlpack/dlpack.h). */
 #define ATTNS_DL_FLOAT8_E4M3FN 10
-#define ATTNS_DL_FLOAT8_E5M2 12
+#define ATTNS_DL_FLOAT8_E5M2   12
 #define ATTNS_DL_FLOAT4_E2M1FN 17 /* with bits 4 and lanes 2: two numbers in a byte, torch.float4_e2m1fn_x2 */
 
 /* ---- Shapes -------------------------------------------------------------------------------------------------- */
@@ -174,17 +189,17 @@ ATTNS_API int64_t attns_padded_seq_len(int64_t max_seq_len);
  * stride but the innermost are multiples of 16 bytes. Supported: H a multiple of 8 up to 128, D 32, 64 or 128,
  * block_size 16, 32, 64, 128 or 256, next_n 1..8. */
 typedef struct attns_fp8_paged_mqa_logits_params {
-    const DLTensor *q;            /* [B, next_n, H, D] float8_e4m3fn or uint8; heads and dims dense, 16-aligned */
-    const DLTensor *kv_fused;     /* [num_blocks, block_size, 1, D+4] uint8. Inside a block: block_size*D value bytes,
-                                     token-major, then block_size little-endian float32 scales. Inner dims dense;
-                                     blocks any multiple of 16 bytes apart; 16-aligned */
-    const DLTensor *weights;      /* [B*next_n, H] float32; inner stride 1; 16-aligned */
-    const DLTensor *block_tables; /* [B, W] int32; inner stride 1, any row stride; W >= ceil(max_seq_len/block_size)
-                                     is usual but not required. An id outside [0, num_blocks) reads as zeros */
-    const DLTensor *seq_lens;     /* [B] int32, any stride: KV length seen by the newest slot; slot t sees
-                                     seq_lens[b] - next_n + 1 + t tokens. Or [B, next_n], any strides: each slot's own
-                                     length, in any order. Clamped on the device to [0, min(max_seq_len,
-                                     W*block_size)] */
+    const DLTensor *q;             /* [B, next_n, H, D] float8_e4m3fn or uint8; heads and dims dense, 16-aligned */
+    const DLTensor *kv_fused;      /* [num_blocks, block_size, 1, D+4] uint8. Inside a block: block_size*D value bytes,
+                                      token-major, then block_size little-endian float32 scales. Inner dims dense;
+                                      blocks any multiple of 16 bytes apart; 16-aligned */
+    const DLTensor *weights;       /* [B*next_n, H] float32; inner stride 1; 16-aligned */
+    const DLTensor *block_tables;  /* [B, W] int32; inner stride 1, any row stride; W >= ceil(max_seq_len/block_size)
+                                      is usual but not required. An id outside [0, num_blocks) reads as zeros */
+    const DLTensor *seq_lens;      /* [B] int32, any stride: KV length seen by the newest slot; slot t sees
+                                      seq_lens[b] - next_n + 1 + t tokens. Or [B, next_n], any strides: each slot's own
+                                      length, in any order. Clamped on the device to [0, min(max_seq_len,
+                                      W*block_size)] */
     const DLTensor *schedule_meta; /* NULL, or [num_sms+1, 2] int32 dense from
                                       attns_compute_paged_mqa_logits_schedule */
     const DLTensor *out; /* [B*next_n, >= max_seq_len] float32, float16 or bfloat16; inner stride 1, rows may not
@@ -251,7 +266,7 @@ ATTNS_API attns_status attns_fp4_paged_mqa_logits(attns_context *ctx, const attn
 /* ---- compute_paged_mqa_logits_schedule ----------------------------------------------------------------------- */
 
 typedef struct attns_schedule_params {
-    const DLTensor *seq_lens; /* [B] or [B, next_n] int32, any strides, on a CUDA device or in host memory */
+    const DLTensor *seq_lens;      /* [B] or [B, next_n] int32, any strides, on a CUDA device or in host memory */
     const DLTensor *schedule_meta; /* output, [num_sms+1, 2] int32 dense, on the same device as seq_lens */
     attns_variant variant;         /* 0: ATTNS_VARIANT_FP8; the cut does not depend on it today */
     int64_t next_n;                /* of the call that will use it; 0: 1, or the width of a 2-D seq_lens */
@@ -263,6 +278,45 @@ typedef struct attns_schedule_params {
  * stream may be NULL. Any num_sms works on any device; the device's SM count is best. */
 ATTNS_API attns_status attns_compute_paged_mqa_logits_schedule(attns_context *ctx, const attns_schedule_params *params,
                                                                CUstream stream);
+
+/* ---- indexer_scores ------------------------------------------------------------------------------------------ */
+
+/* scores[r, k] = query[r, :] . key k of row r's request: one query head of 128 dims, no weight, no ReLU, no mask.
+ *
+ * Rows come in `groups` groups of consecutive rows, all of rows / groups rows, 1 to 8: a decode step's token and its
+ * draft tokens. All rows of group g are scored against the same keys, those of request requests[g].
+ *
+ * Two formats. BF16. NVFP4: two E2M1 values to a byte, the even one in the low nibble, and an E4M3 scale for every 16
+ * values, of queries and keys alike; there is no global scale. All tensors are on one CUDA device, the one `stream`
+ * belongs to. Runs on every device from compute capability 8.0 on. */
+typedef struct attns_indexer_scores_params {
+    const DLTensor *query;           /* BF16: [rows, 128] bfloat16; NVFP4: [rows, 64] uint8. Inner stride 1; address and
+                                        row stride multiples of 16 bytes; rows below 2^30 */
+    const DLTensor *query_scales;    /* NVFP4: [rows, 8] float8_e4m3fn or uint8; inner stride 1; address and row stride
+                                        multiples of 8 bytes. BF16: NULL */
+    const DLTensor *key_cache;       /* BF16: [pages, 64, 128] bfloat16; NVFP4: [pages, 64, 64] uint8. Inner dims dense;
+                                        pages any multiple of 16 bytes apart; address a multiple of 16 */
+    const DLTensor *key_scales;      /* NVFP4: [pages, 64, 8] float8_e4m3fn or uint8, paged like the keys. Inner dims dense;
+                                        pages any multiple of 8 bytes apart; address a multiple of 8. BF16: NULL */
+    const DLTensor *block_table;     /* [requests, blocks] int32: each request's pages of 64 keys; inner stride 1, any row
+                                        stride; blocks >= ceil(max_context / 64). A page outside [0, pages) reads as
+                                        zeros */
+    const DLTensor *context_lengths; /* [groups] int32, any stride: each group's number of keys. Clamped on the device to
+                                        [0, max_context] */
+    const DLTensor *requests;        /* [groups] int32, any stride: each group's row of block_table. One outside [0,
+                                        requests) has keys of zeros. Of a group of length 0 it may be anything */
+    const DLTensor *scores;          /* [rows, max_context] float32; inner stride 1, any row stride, rows may not overlap;
+                                        max_context up to 2^30. Written exactly in columns [0, length of the row's group) */
+    bool enable_pdl;                 /* programmatic dependent launch, as in attns_fp8_paged_mqa_logits_params; without
+                                        effect before compute capability 9.0 */
+} attns_indexer_scores_params;
+
+/* Queues one kernel on `stream`. Of the keys only those below a group's length are read, and of the block table only the
+ * columns that hold them. A score's bits depend on its query row and its key only: not on the group, the batch or the
+ * schedule (they may differ between architectures). Compiling, capturing and threads as for fp8_paged_mqa_logits; there
+ * is one kernel for each format. 0 rows is success and launches nothing. */
+ATTNS_API attns_status attns_indexer_scores(attns_context *ctx, const attns_indexer_scores_params *params,
+                                            CUstream stream);
 
 /* ---- precompile_paged_mqa_logits ----------------------------------------------------------------------------- */
 
@@ -277,6 +331,7 @@ typedef struct attns_precompile_result {
     const char *arch;   /* e.g. "sm_90a" */
     attns_status status;
     attns_kernel_source source;
+    bool cached;         /* a cache holds it now; otherwise it is in this context's memory only */
     double seconds;      /* time this kernel took */
     int registers;       /* per thread; -1 where the compiler was not asked (cache hits keep the stored value) */
     int spill_bytes;     /* register spill stores, or local memory; -1 likewise */
@@ -287,9 +342,11 @@ typedef struct attns_precompile_result {
  * serialised but come from worker threads. */
 typedef void (*attns_precompile_fn)(void *user, size_t done, size_t total, const attns_precompile_result *result);
 
-/* The kernels to build: the product of all lists. A NULL list (count 0) means its default, given beside it. */
+/* The kernels to build: the product of all lists. A NULL list (count 0) means its default, given beside it. Or, instead
+ * of the lists after `archs`, single kernels by name. */
 typedef struct attns_precompile_params {
-    const char *const *archs; /* "sm_90a", ...; default: the devices of this machine */
+    const char *const *archs; /* "sm_90a", ...; "all": every architecture from sm_80 on that NVRTC knows, where there is
+                                 a kernel; default: the devices of this machine */
     size_t num_archs;
     const attns_variant *variants; /* default: FP8 */
     size_t num_variants;
@@ -301,21 +358,29 @@ typedef struct attns_precompile_params {
     size_t num_block_sizes;
     const int *next_ns; /* default: 1, 2, 3, 4 */
     size_t num_next_ns;
-    const attns_dtype *out_dtypes; /* default: F32 */
+    const attns_dtype *out_dtypes; /* default, also for ATTNS_DTYPE_DEFAULT in a list: F32 for FP8, BF16 for FP4 */
     size_t num_out_dtypes;
-    const attns_dtype *acc_dtypes; /* default: F32 */
+    const attns_dtype *acc_dtypes; /* of FP8, as epi_dtypes; default: F32 */
     size_t num_acc_dtypes;
     const attns_dtype *epi_dtypes; /* default: F32 */
     size_t num_epi_dtypes;
+    const bool *kv_sf_interleaved; /* of FP4 with block_size 128; default: false */
+    size_t num_kv_sf_interleaved;
 
-    int jobs;                     /* compiler threads; 0: one per online CPU */
+    const char *const *kernels; /* as in messages and records: "fp8_paged_mqa_logits h64 ... for sm_90a"; one that names
+                                   no target is built for all of archs. The lists above are NULL then */
+    size_t num_kernels;
+
+    int jobs;                     /* compiler threads; 0: one per CPU; at most the context's compile_threads compile */
     attns_precompile_fn progress; /* may be NULL */
     void *progress_user;
 } attns_precompile_params;
 
 /* Compiles every kernel of the set that the cache does not hold, in parallel, and stores it; the schedule kernel of
- * each architecture comes along. Needs NVRTC but no GPU. Blocks until done. All kernels are tried; the status is that
- * of the first that failed. An architecture or shape that cannot be served is refused before anything is compiled. */
+ * each architecture comes along, unless kernels are named. ATTNS_VARIANT_INDEXER_* stand for one kernel each, whatever
+ * the other lists say. Needs NVRTC but no GPU. Blocks until done. All kernels are tried; the status is that of the first
+ * that failed. An architecture or shape that cannot be served is refused before anything is compiled. With
+ * forbid_compile it only checks that everything is there. */
 ATTNS_API attns_status attns_precompile_paged_mqa_logits(attns_context *ctx, const attns_precompile_params *params);
 
 /* ---- Reference ----------------------------------------------------------------------------------------------- */
@@ -332,22 +397,27 @@ ATTNS_API attns_status attns_reference_fp8_paged_mqa_logits(const attns_fp8_page
 ATTNS_API attns_status attns_reference_fp4_paged_mqa_logits(const attns_fp4_paged_mqa_logits_params *params,
                                                             const DLTensor *abs_sum);
 
+/* indexer_scores on the CPU, likewise: every tensor in host memory, `scores` may also be float64, the same elements are
+ * written. `abs_sum`, if not NULL, is float64 of the shape of scores and receives sum_d |q_d * k_d|. Allocates nothing. */
+ATTNS_API attns_status attns_reference_indexer_scores(const attns_indexer_scores_params *params,
+                                                      const DLTensor *abs_sum);
+
 /* ---- Information --------------------------------------------------------------------------------------------- */
 
 typedef struct attns_info {
-    const char *libcuda;        /* path or SONAME opened, NULL if none */
-    const char *libcuda_error;  /* why not, NULL if opened */
-    int driver_version;         /* e.g. 13000, 0 if unknown */
-    const char *libnvrtc;       /* likewise for the NVRTC that would be used first */
+    const char *libcuda;       /* path or SONAME opened, NULL if none */
+    const char *libcuda_error; /* why not, NULL if opened */
+    int driver_version;        /* e.g. 13000, 0 if unknown */
+    const char *libnvrtc;      /* likewise for the NVRTC that would be used first */
     const char *libnvrtc_error;
-    int nvrtc_version;          /* major*1000 + minor*10 */
-    const char *nvrtc_archs;    /* "sm_80 sm_90 ...": the targets it knows, NULL if none */
-    const char *cache_dir;      /* NULL if there is no writable cache */
+    int nvrtc_version;               /* major*1000 + minor*10 */
+    const char *nvrtc_archs;         /* "sm_80 sm_90 ...": the targets it knows, NULL if none */
+    const char *cache_dir;           /* NULL if there is no writable cache */
     const char *cache_readonly_dirs; /* ':'-separated, "" if none */
-    uint64_t cache_bytes;       /* size of cache_dir */
+    uint64_t cache_bytes;            /* size of cache_dir */
     uint64_t cache_entries;
     uint64_t cache_max_bytes;
-    int num_devices;            /* CUDA devices, 0 if none or no driver */
+    int num_devices; /* CUDA devices, 0 if none or no driver */
 } attns_info;
 
 /* Opens libcuda and libnvrtc if they are not yet open. Strings belong to the context. */
@@ -355,7 +425,7 @@ ATTNS_API attns_status attns_get_info(attns_context *ctx, attns_info *info);
 
 typedef struct attns_device_info {
     char name[256];
-    char arch[16]; /* the target its kernels are compiled for, "" if the device is not supported */
+    char arch[16];          /* the target its kernels are compiled for, "" if the device is not supported */
     int compute_capability; /* 90 for 9.0 */
     int num_sms;
     int l2_bytes;

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "core/strbuf.h"
+#include "jit/compile_gate.h"
 #include "jit/kernel_store.h"
 
 /* The field if given, else the variable; either may be "" to mean "none, and look no further". secure_getenv hides the
@@ -63,49 +64,72 @@ static bool is_usable_home(const char *home) {
     return home && home[0] == '/' && home[strspn(home, "/")] != '\0';
 }
 
-/* $XDG_CACHE_HOME/attn-scores or $HOME/.cache/attn-scores in *out, NULL if neither variable is usable. */
-static bool default_cache_dir(const attns_logger *logger, char **out) {
+/* Where kernels may be kept, best first. */
+typedef struct cache_candidates {
+    const char *dirs[4]; /* borrowed */
+    size_t count;
+    char *in_xdg, *in_home; /* owned */
+} cache_candidates;
+
+/* Adds a field or variable; whether to look further. */
+static bool add_candidate(cache_candidates *found, const char *dir) {
+    if (dir && dir[0])
+        found->dirs[found->count++] = dir;
+    return !dir || dir[0];
+}
+
+/* false if memory is exhausted. */
+static bool add_candidate_below(cache_candidates *found, const char *above, const char *name, char **owned) {
     attns_strbuf path = {0};
+    attns_strbuf_printf(&path, "%s/%s", above, name);
+    *owned = attns_strbuf_take(&path);
+    if (*owned)
+        found->dirs[found->count++] = *owned;
+    return *owned != NULL;
+}
+
+static bool find_candidates(const attns_logger *logger, const char *field, cache_candidates *found) {
+    *found = (cache_candidates){0};
+    if (!add_candidate(found, field) || !add_candidate(found, secure_getenv("ATTNS_CACHE_DIR")))
+        return true;
     const char *xdg = secure_getenv("XDG_CACHE_HOME");
     const char *home = secure_getenv("HOME");
-    *out = NULL;
-    if (xdg && xdg[0] == '/') { /* the XDG specification has relative paths ignored */
-        attns_strbuf_printf(&path, "%s/attn-scores", xdg);
-    } else if (is_usable_home(home)) {
-        attns_strbuf_printf(&path, "%s/.cache/attn-scores", home);
-    } else {
+    const bool use_xdg = xdg && xdg[0] == '/'; /* the XDG specification has relative paths ignored */
+    if (use_xdg && !add_candidate_below(found, xdg, "attn-scores", &found->in_xdg))
+        return false;
+    if (is_usable_home(home) && !add_candidate_below(found, home, ".cache/attn-scores", &found->in_home))
+        return false;
+    if (found->count == 0)
         attns_log(
             logger, ATTNS_LOG_INFO,
             "no cache directory: XDG_CACHE_HOME is unset or relative and HOME is %s%s%s; compiled kernels stay in "
             "memory (set ATTNS_CACHE_DIR to keep them)",
             home ? "'" : "", home ? home : "unset", home ? "'" : "");
-        return true;
-    }
-    *out = attns_strbuf_take(&path);
-    return *out != NULL;
+    return true;
 }
 
 static void cache_log(void *user, int level, const char *message) {
     attns_log(user, (attns_log_level)level, "%s", message);
 }
 
-static bool open_cache(attns_context *ctx, const attns_context_params *params) {
-    char *dir = NULL, *readonly_dirs = NULL;
-    bool copied = setting(params->cache_dir, "ATTNS_CACHE_DIR")
-                      ? copy_setting(&dir, params->cache_dir, "ATTNS_CACHE_DIR")
-                      : default_cache_dir(&ctx->logger, &dir);
-    copied = copied && copy_setting(&readonly_dirs, params->cache_readonly_dirs, "ATTNS_CACHE_READONLY_DIRS");
-    if (copied) {
-        attns_cache_params cache_params = {
-            .dir = dir,
+static bool open_cache(attns_context *ctx, const attns_context_params *params, bool shared) {
+    cache_candidates candidates;
+    char *readonly_dirs = NULL;
+    if (find_candidates(&ctx->logger, params->cache_dir, &candidates) &&
+        copy_setting(&readonly_dirs, params->cache_readonly_dirs, "ATTNS_CACHE_READONLY_DIRS")) {
+        const attns_cache_params cache_params = {
+            .dirs = candidates.dirs,
+            .num_dirs = candidates.count,
             .readonly_dirs = readonly_dirs,
             .max_bytes = params->cache_max_bytes,
+            .shared = shared,
             .log = cache_log,
             .log_user = &ctx->logger,
         };
         ctx->cache = attns_cache_open(&cache_params);
     }
-    free(dir);
+    free(candidates.in_xdg);
+    free(candidates.in_home);
     free(readonly_dirs);
     return ctx->cache != NULL;
 }
@@ -120,8 +144,15 @@ attns_status attns_context_create(attns_context **out, const attns_context_param
     if (params->log_level < ATTNS_LOG_NONE || params->log_level > ATTNS_LOG_DEBUG)
         return attns_fail(ATTNS_ERROR_INVALID_ARGUMENT, "log_level: %d, accepted: 0 (none) to 4 (debug)",
                           (int)params->log_level);
-    bool load_ptx;
+    if (params->compile_threads < 0)
+        return attns_fail(ATTNS_ERROR_INVALID_ARGUMENT, "compile_threads: %d, accepted: 0 (one per CPU) or more",
+                          params->compile_threads);
+    bool load_ptx = false, forbid_compile = false, cache_shared = false;
     attns_status status = switch_setting(params->load_ptx, "ATTNS_LOAD_PTX", &load_ptx);
+    if (status == ATTNS_OK)
+        status = switch_setting(params->forbid_compile, "ATTNS_FORBID_COMPILE", &forbid_compile);
+    if (status == ATTNS_OK)
+        status = switch_setting(params->cache_shared, "ATTNS_CACHE_SHARED", &cache_shared);
     attns_family_choice family_choice;
     if (status == ATTNS_OK)
         status = family_setting(params->kernel_family, &family_choice);
@@ -142,16 +173,21 @@ attns_status attns_context_create(attns_context **out, const attns_context_param
     if (!params->log && params->log_level == ATTNS_LOG_NONE)
         ctx->logger.level = ATTNS_LOG_WARNING;
     ctx->allow_compile_in_capture = params->allow_compile_in_capture;
+    ctx->forbid_compile = forbid_compile;
     ctx->load_ptx = load_ptx;
+    ctx->compile_threads = params->compile_threads != 0 ? params->compile_threads : attns_usable_cpus();
     ctx->family_choice = family_choice;
     ctx->arch = arch;
     pthread_mutex_init(&ctx->mutex, NULL);
     pthread_cond_init(&ctx->module_settled, NULL);
+    pthread_cond_init(&ctx->compile_settled, NULL);
 
     if (!copy_setting(&ctx->libcuda_path, params->libcuda_path, "ATTNS_LIBCUDA") ||
         !copy_setting(&ctx->libnvrtc_path, params->libnvrtc_path, "ATTNS_LIBNVRTC") ||
         !copy_setting(&ctx->template_dir, params->template_dir, "ATTNS_TEMPLATE_DIR") ||
-        !copy_setting(&ctx->dump_dir, params->dump_dir, "ATTNS_DUMP_DIR") || !open_cache(ctx, params)) {
+        !copy_setting(&ctx->dump_dir, params->dump_dir, "ATTNS_DUMP_DIR") ||
+        !copy_setting(&ctx->record_path, params->record_path, "ATTNS_RECORD") ||
+        !open_cache(ctx, params, cache_shared)) {
         attns_context_destroy(ctx);
         return attns_fail(ATTNS_ERROR_OUT_OF_MEMORY, "out of memory while creating a context");
     }
@@ -167,12 +203,14 @@ void attns_context_destroy(attns_context *ctx) {
     attns_nvrtc_set_close(ctx->nvrtc);
     attns_driver_close(&ctx->driver_storage);
     attns_cache_close(ctx->cache);
+    pthread_cond_destroy(&ctx->compile_settled);
     pthread_cond_destroy(&ctx->module_settled);
     pthread_mutex_destroy(&ctx->mutex);
     free(ctx->libcuda_path);
     free(ctx->libnvrtc_path);
     free(ctx->template_dir);
     free(ctx->dump_dir);
+    free(ctx->record_path);
     free(ctx->arch);
     free(ctx->info_driver_error);
     free(ctx->info_nvrtc_error);

@@ -18,6 +18,8 @@
 struct attns_kernel;
 struct attns_module;
 struct attns_kept_image;
+struct attns_rebuilt;
+struct attns_compile_claim;
 
 struct attns_context {
     attns_logger logger;
@@ -27,8 +29,11 @@ struct attns_context {
     char *libnvrtc_path;
     char *template_dir;
     char *dump_dir;
+    char *record_path;
     bool allow_compile_in_capture;
+    bool forbid_compile;
     bool load_ptx;
+    int compile_threads; /* from 1 */
     attns_family_choice family_choice;
     char *arch; /* compile for this, whatever the device */
 
@@ -52,6 +57,13 @@ struct attns_context {
     _Atomic(struct attns_kernel *) kernels[ATTNS_KERNEL_BUCKETS];
     struct attns_module *modules;         /* loaded cubins, shared by the kernels of all CUDA contexts */
     struct attns_kept_image *kept_images; /* compiled cubins that no cache directory took */
+    struct attns_rebuilt *rebuilt;        /* keys that were compiled again because the driver refused what was cached */
+
+    struct attns_compile_claim *compile_claims; /* keys that a thread is at work on */
+    int compiling;                              /* threads at the compiler, at most compile_threads */
+    pthread_cond_t compile_settled;             /* signalled when either has become less */
+
+    atomic_bool record_failed; /* told already */
 
     atomic_uint_fast64_t compiles, disk_hits, memory_hits, module_loads;
 };

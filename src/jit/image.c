@@ -9,7 +9,9 @@
 #include <unistd.h>
 
 #include "core/strbuf.h"
+#include "jit/compile_gate.h"
 #include "jit/kernel_store.h"
+#include "jit/record.h"
 
 /* -v makes ptxas report registers and spills in NVRTC's log. For PTX ptxas is not called; there the lines of the
  * templates let whoever compiles or interprets it say where something is wrong. */
@@ -148,12 +150,45 @@ static void keep(attns_context *ctx, const attns_cache_key *key, const attns_ima
     pthread_mutex_unlock(&ctx->mutex);
 }
 
+/* ---- Keys that were compiled again ---- */
+
+struct attns_rebuilt {
+    uint8_t digest[ATTNS_CACHE_KEY_BYTES];
+    struct attns_rebuilt *next;
+};
+
+/* Whether this is the key's first time. What the driver refuses twice is no bad entry, and compiling it at every call
+ * would not help. */
+static bool may_rebuild(attns_context *ctx, const attns_cache_key *key) {
+    struct attns_rebuilt *entry = malloc(sizeof *entry);
+    if (!entry)
+        return true;
+    memcpy(entry->digest, key->digest, sizeof entry->digest);
+    pthread_mutex_lock(&ctx->mutex);
+    const struct attns_rebuilt *old = ctx->rebuilt;
+    while (old && memcmp(old->digest, key->digest, sizeof old->digest) != 0)
+        old = old->next;
+    if (!old) {
+        entry->next = ctx->rebuilt;
+        ctx->rebuilt = entry;
+    }
+    pthread_mutex_unlock(&ctx->mutex);
+    if (old)
+        free(entry);
+    return !old;
+}
+
 void attns_image_clear(attns_context *ctx) {
     while (ctx->kept_images) {
         struct attns_kept_image *next = ctx->kept_images->next;
         free(ctx->kept_images->data);
         free(ctx->kept_images);
         ctx->kept_images = next;
+    }
+    while (ctx->rebuilt) {
+        struct attns_rebuilt *next = ctx->rebuilt->next;
+        free(ctx->rebuilt);
+        ctx->rebuilt = next;
     }
 }
 
@@ -175,6 +210,7 @@ static bool find_on_disk(attns_context *ctx, const attns_plan *plan, const attns
     image->data = entry.payload;
     image->size = entry.payload_size;
     image->source = ATTNS_FROM_DISK;
+    image->cached = true;
     image->registers = meta_number(entry.meta, "\nregisters=");
     image->spill_bytes = meta_number(entry.meta, "\nspill_bytes=");
     entry.payload = NULL;
@@ -211,8 +247,10 @@ static attns_status compile_and_publish(attns_context *ctx, const attns_plan *pl
     attns_compile_output output;
     char arch[32];
     compiler_target(ctx, plan, arch, sizeof arch);
+    attns_compile_enter(ctx);
     attns_status status = attns_nvrtc_compile(nvrtc, plan->template_file, source, arch, compile_options(ctx, plan),
                                               NUM_COMPILE_OPTIONS, &output);
+    attns_compile_leave(ctx);
     if (status != ATTNS_OK)
         return attns_fail(status, "%s: %s", plan->name, attns_last_error());
     atomic_fetch_add_explicit(&ctx->compiles, 1, memory_order_relaxed);
@@ -239,7 +277,8 @@ static attns_status compile_and_publish(attns_context *ctx, const attns_plan *pl
     char meta[512];
     snprintf(meta, sizeof meta, "kernel=%s\narch=%s\nentry=%s\nregisters=%d\nspill_bytes=%d\ncompiler=NVRTC %d.%d\n",
              plan->name, arch, plan->entry, image->registers, image->spill_bytes, version / 1000, version % 1000 / 10);
-    if (!attns_cache_store(ctx->cache, key, (uint32_t)version, meta, image->data, image->size))
+    image->cached = attns_cache_store(ctx->cache, key, (uint32_t)version, meta, image->data, image->size);
+    if (!image->cached)
         keep(ctx, key, image);
     return ATTNS_OK;
 }
@@ -281,12 +320,15 @@ static attns_status compile_unless_published(attns_context *ctx, const attns_pla
     attns_status status = find_compiler(ctx, plan, "is in no cache directory", &nvrtc);
     if (status != ATTNS_OK)
         return status;
-    /* Whoever had the lock has probably published what we need. */
+    attns_compile_claim claim;
+    attns_compile_claim_take(ctx, &claim, key->digest);
+    /* Whoever had the key, here or in another process, has probably published what we need. */
     int lock = attns_cache_lock(ctx->cache, key, LOCK_SECONDS);
     if (!find_kept(ctx, key, image) && !find_on_disk(ctx, plan, key, build, image))
         status = compile_and_publish(ctx, plan, source, key, nvrtc, image);
     if (lock >= 0)
         attns_cache_unlock(lock);
+    attns_compile_claim_drop(ctx, &claim);
     return status;
 }
 
@@ -299,11 +341,13 @@ attns_status attns_image_get(attns_context *ctx, const attns_plan *plan, bool ma
     if (status != ATTNS_OK)
         return status;
     if (!find_kept(ctx, &key, image) && !find_on_disk(ctx, plan, &key, build, image)) {
-        if (may_compile)
+        if (may_compile && !ctx->forbid_compile)
             status = compile_unless_published(ctx, plan, source, &key, build, image);
         else
-            status = attns_fail(ATTNS_ERROR_WOULD_COMPILE, "%s for %s%s is in no cache directory", plan->name,
-                                plan->target.arch, mark(ctx));
+            status = attns_fail_would_compile(
+                ctx, plan,
+                ctx->forbid_compile ? "compiling is forbidden (forbid_compile)"
+                                    : "the stream is capturing (and allow_compile_in_capture is not set)");
     }
     attns_cache_key_free(&key);
     free(source);
@@ -321,7 +365,11 @@ attns_status attns_image_rebuild(attns_context *ctx, const attns_plan *plan, att
     status = prepare(ctx, plan, &source, &key);
     if (status != ATTNS_OK)
         return status;
-    status = compile_and_publish(ctx, plan, source, &key, nvrtc, image);
+    if (may_rebuild(ctx, &key))
+        status = compile_and_publish(ctx, plan, source, &key, nvrtc, image);
+    else
+        status = attns_fail(ATTNS_ERROR_CUDA, "%s for %s%s: the driver refused it again after it was compiled anew",
+                            plan->name, plan->target.arch, mark(ctx));
     attns_cache_key_free(&key);
     free(source);
     return status;

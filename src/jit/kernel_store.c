@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/strbuf.h"
+#include "jit/record.h"
 
 /* A cubin in the driver. A CUlibrary belongs to no CUDA context, so one load serves all of them. The thread that adds
  * it loads it without holding the mutex; others who want it wait for module_settled. */
@@ -150,33 +150,6 @@ static attns_status describe_device(const attns_driver *driver, cold_request *re
     return status;
 }
 
-/* Adds to the message how the kernel is made ready beforehand. */
-static attns_status fail_would_compile(const cold_request *request) {
-    const attns_problem *problem = request->problem;
-    attns_strbuf command = {0};
-    attns_strbuf_printf(&command, "attn-scores precompile --arch %s", request->plan.target.arch);
-    if (problem->kind != ATTNS_KERNEL_SCHEDULE) {
-        attns_strbuf_printf(&command, " --variant %s --num-heads %d --head-dim %d --block-size %d --next-n %d",
-                            problem->kind == ATTNS_KERNEL_FP4_LOGITS ? "fp4" : "fp8", problem->num_heads,
-                            problem->head_dim, problem->block_size, problem->next_n);
-        attns_strbuf_printf(&command, " --out-dtype %s", attns_dtype_name((attns_dtype)problem->out_dtype));
-    }
-    if (problem->kind == ATTNS_KERNEL_FP8_LOGITS) {
-        if (problem->acc_dtype != ATTNS_DTYPE_F32)
-            attns_strbuf_printf(&command, " --acc-dtype %s", attns_dtype_name((attns_dtype)problem->acc_dtype));
-        if (problem->epi_dtype != ATTNS_DTYPE_F32)
-            attns_strbuf_printf(&command, " --epi-dtype %s", attns_dtype_name((attns_dtype)problem->epi_dtype));
-    }
-    attns_status status = attns_fail(
-        ATTNS_ERROR_WOULD_COMPILE,
-        "%s for %s: the stream is capturing, and the kernel is neither loaded nor in a cache directory. Compile it "
-        "before: "
-        "%s (or attns_precompile_paged_mqa_logits, or one call before the capture), or set allow_compile_in_capture",
-        request->plan.name, request->plan.target.arch, attns_strbuf_text(&command));
-    attns_strbuf_free(&command);
-    return status;
-}
-
 static attns_status load_image(attns_context *ctx, const attns_driver *driver, const cold_request *request,
                                const attns_image *image, struct attns_module *module) {
     CUlibrary library = NULL;
@@ -206,8 +179,6 @@ static attns_status load_module(attns_context *ctx, const attns_driver *driver, 
                                 struct attns_module *module) {
     attns_image image;
     attns_status status = attns_image_get(ctx, &request->plan, request->may_compile, 0, &image);
-    if (status == ATTNS_ERROR_WOULD_COMPILE)
-        return fail_would_compile(request);
     if (status != ATTNS_OK)
         return status;
     status = load_image(ctx, driver, request, &image, module);
@@ -253,6 +224,8 @@ static attns_status obtain_module(attns_context *ctx, const attns_driver *driver
 
     pthread_mutex_unlock(&ctx->mutex);
     attns_status status = load_module(ctx, driver, request, module);
+    if (status == ATTNS_OK)
+        attns_record_kernel(ctx, &request->plan);
     pthread_mutex_lock(&ctx->mutex);
 
     if (status == ATTNS_OK) {
@@ -373,8 +346,8 @@ static attns_status add_cached(attns_context *ctx, const attns_driver *driver, c
     return status;
 }
 
-/* The first target that NVRTC knows; without any NVRTC the first one that a cache holds. If there is none, it is the
- * best target's failure that is told. */
+/* The first target that NVRTC knows; without any NVRTC, or where compiling is forbidden, the first one that a cache
+ * holds. If there is none, it is the best target's failure that is told. */
 static attns_status add_compiled(attns_context *ctx, const attns_driver *driver, cold_request *request,
                                  const attns_target *targets, size_t count, const attns_kernel **kernel) {
     attns_saved_error message;
@@ -383,11 +356,17 @@ static attns_status add_compiled(attns_context *ctx, const attns_driver *driver,
         attns_status status = attns_plan_make(request->problem, &targets[i], ctx->family_choice, &request->plan);
         if (status == ATTNS_OK)
             status = add_kernel(ctx, driver, request, kernel);
-        if (status == ATTNS_OK)
+        if (status == ATTNS_OK) {
+            if (i > 0)
+                attns_log(&ctx->logger, ATTNS_LOG_WARNING, "%s: compiled for %s, as NVRTC does not know %s",
+                          request->plan.name, targets[i].arch, targets[0].arch);
             return ATTNS_OK;
+        }
         if (i == 0) {
             first = status;
-            if (status != ATTNS_ERROR_UNSUPPORTED_DEVICE && status != ATTNS_ERROR_LIBRARY_NOT_FOUND)
+            const bool try_next = status == ATTNS_ERROR_UNSUPPORTED_DEVICE || status == ATTNS_ERROR_LIBRARY_NOT_FOUND ||
+                                  (status == ATTNS_ERROR_WOULD_COMPILE && ctx->forbid_compile);
+            if (!try_next)
                 return status;
             attns_error_save(&message);
         }
@@ -428,7 +407,8 @@ static attns_status acquire_cold(attns_context *ctx, const attns_driver *driver,
     if (num_equals > 1)
         status = add_cached(ctx, driver, &request, equals, num_equals, kernel);
     if (status != ATTNS_OK) {
-        request.may_compile = capture == CU_STREAM_CAPTURE_STATUS_NONE || ctx->allow_compile_in_capture;
+        request.may_compile =
+            !ctx->forbid_compile && (capture == CU_STREAM_CAPTURE_STATUS_NONE || ctx->allow_compile_in_capture);
         status = add_compiled(ctx, driver, &request, targets, count, kernel);
     }
     if (status == ATTNS_OK)

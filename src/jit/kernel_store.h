@@ -40,6 +40,7 @@ typedef struct attns_image {
     void *data; /* malloc: cubin, or PTX with its NUL if the context loads PTX */
     size_t size;
     attns_kernel_source source;
+    bool cached; /* a cache holds it; otherwise it is in memory only */
     int registers, spill_bytes;
     double seconds; /* of the compile; 0 for disk hits */
 } attns_image;

@@ -8,7 +8,9 @@ attns_status attns_launch_logits(const attns_logits_args *args, const attns_kern
     case ATTNS_FAMILY_SM90:
         return attns_launch_sm90(args, use, stream);
     case ATTNS_FAMILY_SM100:
+        return attns_launch_sm100(args, use, stream);
     case ATTNS_FAMILY_PORTABLE:
+        return attns_launch_portable(args, use, stream);
     case ATTNS_FAMILY_NONE:
         break;
     }

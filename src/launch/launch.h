@@ -6,12 +6,17 @@
 #define ATTNS_LAUNCH_LAUNCH_H_
 
 #include "jit/kernel_store.h"
+#include "ops/indexer_args.h"
 #include "ops/logits_args.h"
 
 /* Launches the kernel with the family it belongs to. */
 attns_status attns_launch_logits(const attns_logits_args *args, const attns_kernel_use *use, CUstream stream);
 
+attns_status attns_launch_indexer(const attns_indexer_args *args, const attns_kernel_use *use, CUstream stream);
+
 attns_status attns_launch_sm90(const attns_logits_args *args, const attns_kernel_use *use, CUstream stream);
+attns_status attns_launch_sm100(const attns_logits_args *args, const attns_kernel_use *use, CUstream stream);
+attns_status attns_launch_portable(const attns_logits_args *args, const attns_kernel_use *use, CUstream stream);
 
 /* ---- What the families share ---- */
 

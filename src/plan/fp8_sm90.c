@@ -72,7 +72,6 @@ attns_status attns_plan_fp8_sm90(const attns_problem *p, attns_plan *plan) {
     const int slots = shape.slots_per_chunk * shape.chunks_per_warpgroup * shape.math_warpgroups;
     plan->min_stages = slots == p->next_n ? 2 : MIN_STAGES;
     plan->max_stages = attns_plan_stages(plan, plan->min_ctas_per_sm);
-    attns_plan_set_name(plan, p);
 
     const int columns = shape.slots_per_chunk * p->num_heads;
     const int accumulators = p->acc_dtype == ATTNS_DTYPE_F16 ? columns / 4 : columns / 2;

@@ -14,6 +14,9 @@ typedef attns_status (*attns_planner)(const attns_problem *problem, attns_plan *
 
 attns_status attns_plan_fp8_sm90(const attns_problem *problem, attns_plan *plan);
 attns_status attns_plan_fp4_sm90(const attns_problem *problem, attns_plan *plan);
+attns_status attns_plan_indexer(const attns_problem *problem, attns_plan *plan);
+attns_status attns_plan_sm100(const attns_problem *problem, attns_plan *plan); /* both variants */
+attns_status attns_plan_portable(const attns_problem *problem, attns_plan *plan); /* of either variant */
 
 /* The planner of a family for a kind of kernel; NULL if that kernel does not exist. */
 attns_planner attns_planner_of(attns_family family, attns_kernel_kind kind);
@@ -21,10 +24,6 @@ attns_planner attns_planner_of(attns_family family, attns_kernel_kind kind);
 /* Adds a placeholder and its value. */
 void attns_plan_set(attns_plan *plan, const char *placeholder, const char *value);
 void attns_plan_set_int(attns_plan *plan, const char *placeholder, int value);
-
-/* The name of a logits kernel: "fp8_paged_mqa_logits h64 d128 b64 n1 out=f32 acc=f32 epi=f32". The portable family's
- * ends in " portable". */
-void attns_plan_set_name(attns_plan *plan, const attns_problem *problem);
 
 /* The output type as templates/lib/output.cuh names it: "float", "Half" or "Bfloat16". */
 const char *attns_output_type(int32_t dtype);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "core/error.h"
+#include "plan/kernel_name.h"
 #include "plan/kernels.h"
 #include "plan/supported.h"
 
@@ -12,20 +13,6 @@ enum {
     MAX_STAGES = 32,
     RESERVED_BYTES = 1024, /* of shared memory, by the system for each CTA, on every target from sm_80 on */
 };
-
-const char *attns_dtype_name(attns_dtype dtype) {
-    switch (dtype) {
-    case ATTNS_DTYPE_F32:
-        return "f32";
-    case ATTNS_DTYPE_F16:
-        return "f16";
-    case ATTNS_DTYPE_BF16:
-        return "bf16";
-    case ATTNS_DTYPE_DEFAULT:
-        return "default";
-    }
-    return "unknown";
-}
 
 /* ---- For the planners ---- */
 
@@ -39,18 +26,6 @@ void attns_plan_set_int(attns_plan *plan, const char *placeholder, int value) {
     char text[16];
     snprintf(text, sizeof text, "%d", value);
     attns_plan_set(plan, placeholder, text);
-}
-
-void attns_plan_set_name(attns_plan *plan, const attns_problem *p) {
-    const char *const portable = plan->family == ATTNS_FAMILY_PORTABLE ? " portable" : "";
-    const char *const out = attns_dtype_name((attns_dtype)p->out_dtype);
-    if (p->kind == ATTNS_KERNEL_FP4_LOGITS)
-        snprintf(plan->name, sizeof plan->name, "fp4_paged_mqa_logits h%d d%d b%d n%d out=%s%s%s", p->num_heads,
-                 p->head_dim, p->block_size, p->next_n, out, p->kv_sf_interleaved ? " interleaved" : "", portable);
-    else
-        snprintf(plan->name, sizeof plan->name, "fp8_paged_mqa_logits h%d d%d b%d n%d out=%s acc=%s epi=%s%s",
-                 p->num_heads, p->head_dim, p->block_size, p->next_n, out, attns_dtype_name((attns_dtype)p->acc_dtype),
-                 attns_dtype_name((attns_dtype)p->epi_dtype), portable);
 }
 
 const char *attns_output_type(int32_t dtype) {
@@ -72,8 +47,8 @@ int attns_plan_stages(const attns_plan *plan, int ctas_per_sm) {
 }
 
 /* One CTA that reads all lengths; the same on every architecture. */
-static attns_status plan_schedule(attns_plan *plan) {
-    snprintf(plan->name, sizeof plan->name, "paged_mqa_logits_schedule");
+static attns_status plan_schedule(const attns_problem *problem, attns_plan *plan) {
+    attns_kernel_name_print(problem, false, plan->name, sizeof plan->name);
     plan->template_file = "schedule.cu";
     plan->entry = "paged_mqa_logits_schedule";
     plan->threads = 1024; /* as in the template */
@@ -90,6 +65,7 @@ static attns_status plan_logits(const attns_problem *problem, const attns_target
     if (status != ATTNS_OK)
         return status;
     plan->family = selection.family;
+    attns_kernel_name_print(problem, plan->family == ATTNS_FAMILY_PORTABLE, plan->name, sizeof plan->name);
     return attns_planner_of(selection.family, (attns_kernel_kind)problem->kind)(problem, plan);
 }
 
@@ -99,10 +75,13 @@ attns_status attns_plan_make(const attns_problem *problem, const attns_target *t
     plan->target = *target;
     switch (problem->kind) {
     case ATTNS_KERNEL_SCHEDULE:
-        return plan_schedule(plan);
+        return plan_schedule(problem, plan);
     case ATTNS_KERNEL_FP8_LOGITS:
     case ATTNS_KERNEL_FP4_LOGITS:
         return plan_logits(problem, target, choice, plan);
+    case ATTNS_KERNEL_INDEXER_BF16:
+    case ATTNS_KERNEL_INDEXER_NVFP4:
+        return attns_plan_indexer(problem, plan);
     }
     return attns_fail(ATTNS_ERROR_INTERNAL, "kernel kind %d is unknown", (int)problem->kind);
 }

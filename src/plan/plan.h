@@ -22,7 +22,9 @@
 typedef enum attns_kernel_kind {
     ATTNS_KERNEL_FP8_LOGITS = 1,
     ATTNS_KERNEL_SCHEDULE = 2,
-    ATTNS_KERNEL_FP4_LOGITS = 3
+    ATTNS_KERNEL_FP4_LOGITS = 3,
+    ATTNS_KERNEL_INDEXER_BF16 = 4,
+    ATTNS_KERNEL_INDEXER_NVFP4 = 5
 } attns_kernel_kind;
 
 /* What a kernel is specialised for. No padding, so that memcmp compares it; fields a kind does not use are 0. */
@@ -39,7 +41,7 @@ typedef struct attns_problem {
 } attns_problem;
 
 typedef enum attns_family {
-    ATTNS_FAMILY_NONE = 0,    /* of kernels that are the same everywhere: the schedule */
+    ATTNS_FAMILY_NONE = 0,    /* of kernels that are the same everywhere: schedule, indexer_scores */
     ATTNS_FAMILY_SM90 = 1,    /* wgmma */
     ATTNS_FAMILY_SM100 = 2,   /* tcgen05 */
     ATTNS_FAMILY_PORTABLE = 3 /* mma.sync: every target from sm_80 on */
@@ -88,12 +90,12 @@ typedef struct attns_selection {
     char reason[160]; /* "tuned for sm_90a"; "portable: no kernel is tuned for sm_89" */
 } attns_selection;
 
-/* Which family serves a logits problem on a target, and why. ATTNS_ERROR_UNSUPPORTED or
+/* Which family serves a logits problem on a target, and why (indexer_scores has one kernel for all). ATTNS_ERROR_UNSUPPORTED or
  * ATTNS_ERROR_UNSUPPORTED_DEVICE: none does, the message says why. */
 attns_status attns_plan_select(const attns_problem *problem, const attns_target *target, attns_family_choice choice,
                                attns_selection *selection);
 
-/* Some logits kernel exists for the target. */
+/* Some kernel exists for the target. */
 bool attns_target_has_kernels(const attns_target *target);
 
 const char *attns_family_name(attns_family family); /* "sm90", "sm100", "portable", "none" */

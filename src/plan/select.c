@@ -7,7 +7,7 @@
 #include "core/error.h"
 #include "plan/kernels.h"
 
-/* Every logits kernel that exists. */
+/* Every kernel that exists. */
 static const struct {
     attns_family family;
     attns_kernel_kind kind;
@@ -15,6 +15,10 @@ static const struct {
 } kernels[] = {
     {ATTNS_FAMILY_SM90, ATTNS_KERNEL_FP8_LOGITS, attns_plan_fp8_sm90},
     {ATTNS_FAMILY_SM90, ATTNS_KERNEL_FP4_LOGITS, attns_plan_fp4_sm90},
+    {ATTNS_FAMILY_SM100, ATTNS_KERNEL_FP8_LOGITS, attns_plan_sm100},
+    {ATTNS_FAMILY_PORTABLE, ATTNS_KERNEL_FP8_LOGITS, attns_plan_portable},
+    {ATTNS_FAMILY_NONE, ATTNS_KERNEL_INDEXER_BF16, attns_plan_indexer},
+    {ATTNS_FAMILY_NONE, ATTNS_KERNEL_INDEXER_NVFP4, attns_plan_indexer},
 };
 #define NUM_KERNELS (sizeof kernels / sizeof kernels[0])
 
@@ -52,7 +56,8 @@ attns_planner attns_planner_of(attns_family family, attns_kernel_kind kind) {
 
 bool attns_target_has_kernels(const attns_target *target) {
     for (size_t i = 0; i < NUM_KERNELS; i++)
-        if (kernels[i].family == target->tuned || kernels[i].family == ATTNS_FAMILY_PORTABLE)
+        if (kernels[i].family == target->tuned || kernels[i].family == ATTNS_FAMILY_PORTABLE ||
+            kernels[i].family == ATTNS_FAMILY_NONE)
             return true;
     return false;
 }
@@ -67,6 +72,10 @@ attns_status attns_plan_select(const attns_problem *problem, const attns_target 
     const bool tuned = target->tuned != ATTNS_FAMILY_NONE && attns_planner_of(target->tuned, kind) != NULL;
     const bool portable = attns_planner_of(ATTNS_FAMILY_PORTABLE, kind) != NULL;
     memset(selection, 0, sizeof *selection);
+    if (attns_planner_of(ATTNS_FAMILY_NONE, kind)) {
+        snprintf(selection->reason, sizeof selection->reason, "the same kernel on every target");
+        return ATTNS_OK;
+    }
     if (tuned && choice != ATTNS_CHOOSE_PORTABLE) {
         selection->family = target->tuned;
         snprintf(selection->reason, sizeof selection->reason, "tuned for %s", target->arch);

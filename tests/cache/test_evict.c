@@ -237,14 +237,21 @@ static void only_ours_is_deleted(void **state) {
     format_path(entry_link, "%s/00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff-3.cubin", shard);
     assert_int_equal(symlink(target, entry_link), 0);
     set_age(entry_link, 10000000);
-    /* Temporary files: a stale one goes, a fresh one may have a writer. */
-    char fresh[512], old[512];
+    /* Temporary files: one that its writer has locked stays however old it is, and so does one so fresh that the writer
+     * may just have made it. One without a writer goes. */
+    char fresh[512], old[512], locked[512];
+    format_path(locked, "%s/.tmp-000000000000000000000000000000fe", shard);
+    write_file(locked, "x", 1);
+    const int writer = open(locked, O_WRONLY | O_CLOEXEC);
+    struct flock range = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+    assert_int_equal(fcntl(writer, F_OFD_SETLK, &range), 0);
+    set_age(locked, 10000000);
     format_path(fresh, "%s/.tmp-000000000000000000000000000000ff", shard);
     format_path(old, "%s/%s", shard, stale);
     write_file(fresh, "x", 1);
     write_file(old, "x", 1);
-    set_age(fresh, ATTNS_CACHE_TEMP_STALE_SECONDS - 60);
-    set_age(old, ATTNS_CACHE_TEMP_STALE_SECONDS + 60);
+    set_age(fresh, ATTNS_CACHE_TEMP_GRACE_SECONDS - 5);
+    set_age(old, ATTNS_CACHE_TEMP_GRACE_SECONDS + 5);
 
     age_entry(0, 1000);
     log_record log;
@@ -263,6 +270,10 @@ static void only_ours_is_deleted(void **state) {
     assert_true(path_exists(entry_link));
     assert_true(path_exists(fresh));
     assert_false(path_exists(old));
+    assert_true(path_exists(locked));
+    close(writer);
+    assert_true(put(cache, 2)); /* sweeps again: the bound is passed */
+    assert_false(path_exists(locked));
     attns_cache_close(cache);
 }
 

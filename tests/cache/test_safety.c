@@ -359,10 +359,15 @@ static int as_stranger(const char *shipped, const char *denied, const attns_cach
     if (log.warnings != 1 || strstr(log.last, "Permission denied") == NULL)
         return 6;
     attns_cache_close(cache);
-    /* Root's own directory is not ours to write, and a directory we may not enter is told once. */
+    /* Root's own directory is not ours to write: named as the writable one, it is only read. */
     cache = open_cache(shipped, NULL, 0, &log);
-    if (attns_cache_lookup(cache, key, 0, &entry) || log.warnings != 1 || strstr(log.last, "belongs to user 0") == NULL)
+    if (log.warnings != 1 || strstr(log.last, "belongs to user 0") == NULL || attns_cache_writable_dir(cache) != NULL)
         return 7;
+    if (!attns_cache_lookup(cache, key, 0, &entry) || !entry.from_readonly)
+        return 8;
+    attns_cache_entry_free(&entry);
+    if (store_of(cache, key, BUILD + 1) || log.warnings != 1)
+        return 9;
     attns_cache_close(cache);
     return 0;
 }

@@ -69,7 +69,8 @@ static const char *const variables[] = {"ATTNS_LIBCUDA",      "ATTNS_LIBNVRTC",
                                         "ATTNS_CACHE_DIR",    "ATTNS_CACHE_READONLY_DIRS",
                                         "XDG_CACHE_HOME",     "HOME",
                                         "ATTNS_LOAD_PTX",     "ATTNS_KERNEL_FAMILY",
-                                        "ATTNS_ARCH"};
+                                        "ATTNS_ARCH",         "ATTNS_FORBID_COMPILE",
+                                        "ATTNS_CACHE_SHARED", "ATTNS_RECORD"};
 
 static int clear_environment(void **state) {
     *state = scratch_make();
@@ -114,6 +115,26 @@ static void test_cache_dir_order(void **state) {
     check_cache_dir(NULL, own);
     check_cache_dir(field, field);
     check_cache_dir("", "none");
+
+    /* A place that cannot be written is passed over: a file, something below one, a folder that others may write to. */
+    char *file = path_join(*state, "file"), *below = path_join(file, "cache"), *open_folder = path_join(*state, "open");
+    file_write(*state, "file", "");
+    mkdir(open_folder, 0700);
+    chmod(open_folder, 0777);
+    check_cache_dir(file, own);
+    check_cache_dir(below, own);
+    check_cache_dir(open_folder, own);
+    setenv("ATTNS_CACHE_DIR", below, 1);
+    check_cache_dir(file, in_home);
+    setenv("XDG_CACHE_HOME", xdg, 1);
+    check_cache_dir(file, in_xdg);
+    setenv("XDG_CACHE_HOME", file, 1);
+    check_cache_dir(NULL, in_home);
+    setenv("HOME", file, 1);
+    check_cache_dir(NULL, "none");
+    setenv("HOME", home, 1);
+    free(file), free(below), free(open_folder);
+
     setenv("ATTNS_CACHE_DIR", "", 1);
     check_cache_dir(NULL, "none");
     check_cache_dir(field, field);

@@ -20,8 +20,10 @@ typedef struct program {
 
 static const int archs[] = {FAKE_ARCHS};
 static atomic_int compiles; /* also those that fail */
+static atomic_int running, peak;
 
 int fake_nvrtc_compiles(void);
+int fake_nvrtc_peak(void);
 int nvrtcVersion(int *major, int *minor);
 int nvrtcGetNumSupportedArchs(int *count);
 int nvrtcGetSupportedArchs(int *list);
@@ -39,6 +41,10 @@ const char *nvrtcGetErrorString(int result);
 
 int fake_nvrtc_compiles(void) {
     return atomic_load(&compiles);
+}
+
+int fake_nvrtc_peak(void) {
+    return atomic_exchange(&peak, 0);
 }
 
 int nvrtcVersion(int *major, int *minor) {
@@ -84,8 +90,20 @@ static void set_log(program *self, const char *text) {
     self->log = strdup(text);
 }
 
+static int compile(program *self, int count, const char *const *options);
+
 int nvrtcCompileProgram(program *self, int count, const char *const *options) {
     atomic_fetch_add(&compiles, 1);
+    const int now = atomic_fetch_add(&running, 1) + 1;
+    int seen = atomic_load(&peak);
+    while (now > seen && !atomic_compare_exchange_weak(&peak, &seen, now))
+        ;
+    const int result = compile(self, count, options);
+    atomic_fetch_sub(&running, 1);
+    return result;
+}
+
+static int compile(program *self, int count, const char *const *options) {
     if (strstr(self->source, "FAKE_SLOW"))
         nanosleep(&(struct timespec){.tv_nsec = 100000000}, NULL);
     if (strstr(self->source, "FAKE_BUILTINS")) {

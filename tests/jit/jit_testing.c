@@ -11,6 +11,7 @@
 int jit_setup(void **state) {
     jit_fixture *fixture = calloc(1, sizeof *fixture);
     assert_non_null(fixture);
+    setenv("ATTNS_CACHE_DIR", "", 1); /* nothing is to end up in the user's own cache */
     fixture->dir = scratch_make();
     fixture->templates = path_join(fixture->dir, "templates");
     fixture->cache = path_join(fixture->dir, "cache");
@@ -105,6 +106,13 @@ fake_cuda_state *fake_cuda(void) {
 int fake_compiles(const char *path) {
     int (*function)(void);
     void *address = library_symbol(path, "fake_nvrtc_compiles");
+    memcpy(&function, &address, sizeof function);
+    return function();
+}
+
+int fake_peak(const char *path) {
+    int (*function)(void);
+    void *address = library_symbol(path, "fake_nvrtc_peak");
     memcpy(&function, &address, sizeof function);
     return function();
 }

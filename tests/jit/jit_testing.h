@@ -37,6 +37,8 @@ void *library_symbol(const char *path, const char *name);
 fake_cuda_state *fake_cuda(void);
 /* Compiles that the fake NVRTC at `path` was asked for, over all contexts. */
 int fake_compiles(const char *path);
+/* The most of them that ran at a time since the last call. */
+int fake_peak(const char *path);
 
 attns_counters counters_of(const attns_context *ctx);
 

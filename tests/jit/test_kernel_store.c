@@ -308,12 +308,12 @@ static void test_capture_of_an_unprepared_kernel(void **state) {
     begin_capture(&stream[0]);
     attns_problem problem = fp8_problem(64, 3);
     check_failure(ctx, problem, &stream[0], ATTNS_ERROR_WOULD_COMPILE,
-                  "attn-scores precompile --arch sm_90a --variant fp8 --num-heads 64 --head-dim 128 --block-size 64 "
-                  "--next-n 3 --out-dtype f32");
+                  "attn-scores precompile --kernel 'fp8_paged_mqa_logits h64 d128 b64 n3 out=f32 acc=f32 epi=f32 for "
+                  "sm_90a' --cache-dir '");
     attns_plan plan = plan_for_sm90(&problem);
     assert_contains(attns_last_error(), plan.name);
     check_failure(ctx, (attns_problem){.kind = ATTNS_KERNEL_SCHEDULE}, &stream[0], ATTNS_ERROR_WOULD_COMPILE,
-                  "attn-scores precompile --arch sm_90a ");
+                  "attn-scores precompile --kernel 'paged_mqa_logits_schedule for sm_90a' ");
     end_capture(&stream[0]); /* asserts that the capture is still valid */
     assert_int_equal(fake_compiles(FAKE_NVRTC_99_1), compiles);
     assert_int_equal(fake->calls[FAKE_library_load_data], loads);
@@ -513,6 +513,7 @@ static void test_first_target_that_nvrtc_knows(void **state) {
     attns_fail(ATTNS_ERROR_IO, "the message of an earlier call");
     assert_string_equal(acquire(ctx, problem, &stream[0])->plan.target.arch, "sm_103a");
     assert_string_equal(attns_last_error(), "the message of an earlier call");
+    assert_contains(fixture->log.text, "compiled for sm_103a, as NVRTC does not know sm_107a");
     check_counters(ctx, 1, 0, 0, 1);
     acquire(ctx, problem, &stream[0]);
     check_counters(ctx, 1, 0, 1, 1);

@@ -106,6 +106,102 @@ static void test_serving_finds_what_was_precompiled(void **state) {
     attns_context_destroy(ctx);
 }
 
+typedef struct arch_record {
+    char archs[64][16];
+    size_t count;
+} arch_record;
+
+static void record_arch(void *user, size_t done, size_t total, const attns_precompile_result *result) {
+    (void)done, (void)total;
+    arch_record *record = user;
+    if (result->status == ATTNS_OK && record->count < 64)
+        snprintf(record->archs[record->count++], sizeof record->archs[0], "%s", result->arch);
+}
+
+/* Every architecture that the compiler knows, from 8.0 on, is compiled for if there is a kernel, and nothing else is:
+ * the fake one knows 80, 90, 100 and 103. */
+static void test_all_archs(void **state) {
+    jit_fixture *fixture = *state;
+    fixture->params.template_dir = ""; /* the shipped templates, whichever there are */
+    static const char *const all[] = {"all", "sm_90a"}, *const best[] = {"sm_80", "sm_90a", "sm_100a", "sm_103a"};
+    static const int next_ns[] = {1};
+    attns_context *ctx = jit_context(fixture);
+    arch_record record = {.count = 0};
+    const attns_precompile_params params = {.archs = all,
+                                            .num_archs = 2, /* the second is among the first */
+                                            .next_ns = next_ns,
+                                            .num_next_ns = 1,
+                                            .progress = record_arch,
+                                            .progress_user = &record};
+    run(ctx, &params);
+    size_t expected = 0;
+    for (int i = 0; i < 4; i++) {
+        attns_target target;
+        size_t found = 0;
+        for (size_t k = 0; k < record.count; k++)
+            found += strcmp(record.archs[k], best[i]) == 0;
+        const attns_problem fp8 = {.kind = ATTNS_KERNEL_FP8_LOGITS};
+        attns_selection selection;
+        const bool exists = attns_target_from_arch(best[i], &target) == ATTNS_OK &&
+                            attns_plan_select(&fp8, &target, ATTNS_CHOOSE_AUTO, &selection) == ATTNS_OK;
+        assert_int_equal(found, exists ? 2 : 0); /* logits and schedule */
+        expected += found;
+    }
+    assert_int_equal(record.count, expected);
+    assert_true(expected >= 2);
+    attns_context_destroy(ctx);
+
+    fixture->params.libnvrtc_path = "/nonexistent/nvrtc";
+    ctx = jit_context(fixture);
+    assert_int_equal(attns_precompile_paged_mqa_logits(ctx, &params), ATTNS_ERROR_LIBRARY_NOT_FOUND);
+    assert_contains(attns_last_error(), "archs: all");
+    attns_context_destroy(ctx);
+}
+
+/* Both variants by one call: each with its own default output; acc_dtypes are of fp8 alone, interleaved scales of
+ * blocks of 128. What has no kernel fails as a whole, before anything is compiled. */
+static void test_variants(void **state) {
+    jit_fixture *fixture = *state;
+    fixture->params.template_dir = "";
+    static const attns_variant variants[] = {ATTNS_VARIANT_FP8, ATTNS_VARIANT_FP4};
+    static const attns_dtype accs[] = {ATTNS_DTYPE_F32, ATTNS_DTYPE_F16};
+    static const bool orders[] = {false, true};
+    static const int next_ns[] = {1}, block_sizes[] = {64, 128};
+    attns_context *ctx = jit_context(fixture);
+    progress_record record;
+    attns_precompile_params params = base_params(&record);
+    params.variants = variants, params.num_variants = 2;
+    params.acc_dtypes = accs, params.num_acc_dtypes = 2;
+    params.kv_sf_interleaved = orders, params.num_kv_sf_interleaved = 2;
+    params.next_ns = next_ns, params.num_next_ns = 1;
+    params.block_sizes = block_sizes, params.num_block_sizes = 2;
+    const attns_problem fp4 = {.kind = ATTNS_KERNEL_FP4_LOGITS};
+    attns_target target;
+    attns_selection selection;
+    assert_int_equal(attns_target_from_arch("sm_90a", &target), ATTNS_OK);
+    if (attns_plan_select(&fp4, &target, ATTNS_CHOOSE_AUTO, &selection) == ATTNS_OK) {
+        run(ctx, &params);
+        assert_int_equal(record.total, 4 + 3 + 1);
+        int bf16 = 0, interleaved = 0;
+        for (size_t i = 0; i < record.total; i++) {
+            bf16 += strstr(record.kernels[i], "fp4_") && strstr(record.kernels[i], "out=bf16");
+            interleaved += strstr(record.kernels[i], "interleaved") != NULL;
+        }
+        assert_int_equal(bf16, 3);
+        assert_int_equal(interleaved, 1);
+    } else {
+        assert_int_equal(attns_precompile_paged_mqa_logits(ctx, &params), ATTNS_ERROR_UNSUPPORTED);
+        assert_contains(attns_last_error(), "fp4_paged_mqa_logits: there is no kernel for sm_90a");
+        assert_int_equal(counters_of(ctx).compiles, 0);
+    }
+    static const int dims[] = {32};
+    params.variants = &variants[1], params.num_variants = 1;
+    params.head_dims = dims, params.num_head_dims = 1;
+    assert_int_equal(attns_precompile_paged_mqa_logits(ctx, &params), ATTNS_ERROR_UNSUPPORTED);
+    assert_contains(attns_last_error(), "head_dim: is 32, accepted: 64 or 128");
+    attns_context_destroy(ctx);
+}
+
 static void test_defaults_use_the_devices(void **state) {
     jit_fixture *fixture = *state;
     attns_context *ctx = jit_context(fixture);
@@ -265,6 +361,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(test_product_of_the_lists),
         TEST(test_serving_finds_what_was_precompiled),
+        TEST(test_all_archs),
+        TEST(test_variants),
         TEST(test_defaults_use_the_devices),
         TEST(test_everything_is_checked_before_anything_is_compiled),
         TEST(test_failures_do_not_stop_the_rest),

@@ -28,6 +28,7 @@ struct fixture {
     CUstream stream;
     uint64_t seed;
     attns_variant variant; /* of every case that names none */
+    bool without_logits;   /* set before fixture_open: no kernel of a logits operation is needed */
 };
 
 extern struct fixture fx;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * The installed NVRTC compiles the shipped kernels without spilling registers, without local memory and without
- * serialising wgmmas. Needs no GPU; exit 77 where there is no NVRTC. Takes about 80 s of CPU time, on all CPUs. */
+ * serialising wgmmas. Needs no GPU; exit 77 where there is no NVRTC. Takes about 110 s of CPU time, on all CPUs. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -49,7 +49,8 @@ static void record(void *user, size_t done, size_t total, const attns_precompile
 
 static void check_clean(jit_fixture *fixture, attns_context *ctx, attns_precompile_params params, size_t kernels) {
     compile_record outcome = {0};
-    params.archs = sm90, params.num_archs = 1;
+    if (!params.archs)
+        params.archs = sm90, params.num_archs = 1;
     params.progress = record, params.progress_user = &outcome;
     const attns_status status = attns_precompile_paged_mqa_logits(ctx, &params);
     if (outcome.faults[0] || fixture->log.size) {
@@ -106,6 +107,93 @@ static void test_variants(void **state) {
             .num_epi_dtypes = 1,
         };
         check_clean(fixture, ctx, params, VARIANT_KERNELS + (i == 0 ? 1 : 0)); /* the schedule kernel only once */
+    }
+    attns_context_destroy(ctx);
+}
+
+/* The tcgen05 kernels: every shape of a job (one slot or several in a chunk, a full last chunk or not, one Q stage or two),
+ * head counts that fill the columns or not, the smallest blocks, whose producer is the largest. */
+static void check_tcgen05(jit_fixture *fixture, const char *const *archs, size_t num_archs, bool thorough) {
+    attns_context *ctx = jit_context(fixture);
+    static const int num_heads[] = {64, 40, 128}, next_ns[] = {3, 7, 1, 2, 8}, block_sizes[] = {16};
+    static const attns_dtype f16[] = {ATTNS_DTYPE_F16};
+    attns_precompile_params params = {
+        .archs = archs,
+        .num_archs = num_archs,
+        .num_heads = num_heads,
+        .num_num_heads = thorough ? 3 : 1,
+        .next_ns = next_ns,
+        .num_next_ns = thorough ? 5 : 2,
+        .block_sizes = block_sizes,
+        .num_block_sizes = 1,
+    };
+    check_clean(fixture, ctx, params, num_archs * (params.num_num_heads * params.num_next_ns + 1));
+    params.num_num_heads = 2;
+    params.num_next_ns = 1;
+    params.acc_dtypes = params.epi_dtypes = f16;
+    params.num_acc_dtypes = params.num_epi_dtypes = 1;
+    check_clean(fixture, ctx, params, num_archs * 2);
+    attns_context_destroy(ctx);
+}
+
+static void test_tcgen05_kernels(void **state) {
+    static const char *const archs[] = {"sm_100a", "sm_103a", "sm_100f"};
+    check_tcgen05(*state, archs, 1, true);
+    check_tcgen05(*state, archs + 1, 2, false);
+}
+
+/* With a compiler of $ATTNS_TEST_NVRTC, which tools/run-tests.sh installs: the first that know sm_107a are of CUDA 13.4. */
+static void test_tcgen05_kernels_with_newer_nvrtc(void **state) {
+    static const char *const archs[] = {"sm_107a", "sm_100a", "sm_103a"};
+    jit_fixture *fixture = *state;
+    fixture->params.libnvrtc_path = getenv("ATTNS_TEST_NVRTC");
+    if (!fixture->params.libnvrtc_path) {
+        print_message("skipped: ATTNS_TEST_NVRTC does not name a newer NVRTC\n");
+        skip();
+    }
+    check_tcgen05(fixture, archs, 1, true);
+    check_tcgen05(fixture, archs + 1, 2, false);
+}
+
+/* Every target that this NVRTC knows, each with other shapes: few and many registers, queries that fit and queries that
+ * come in chunks, and all types in turn. */
+static void test_portable_on_every_target(void **state) {
+    jit_fixture *fixture = *state;
+    fixture->params.kernel_family = "portable";
+    attns_context *ctx = jit_context(fixture);
+    static const char *const archs[] = {"sm_80",  "sm_86",  "sm_87",  "sm_88",  "sm_89",   "sm_90",
+                                        "sm_100", "sm_103", "sm_110", "sm_120", "sm_121a"};
+    static const int num_heads[][2] = {{8, 64}, {64, 128}, {56, 128}}, next_ns[][2] = {{1, 8}, {2, 5}, {4, 7}};
+    static const int head_dims[] = {128, 64, 128, 32}, block_sizes[] = {16, 32, 64, 128, 256};
+    static const attns_dtype types[] = {ATTNS_DTYPE_F32, ATTNS_DTYPE_F16, ATTNS_DTYPE_BF16};
+    attns_info info;
+    assert_int_equal(attns_get_info(ctx, &info), ATTNS_OK);
+    for (size_t i = 0; i < sizeof archs / sizeof archs[0]; i++) {
+        char number[16];
+        snprintf(number, sizeof number, "%.*s", (int)strcspn(archs[i], "af"), archs[i]);
+        if (!strstr(info.nvrtc_archs, number)) {
+            printf("%s: not known to this NVRTC\n", archs[i]);
+            continue;
+        }
+        const attns_precompile_params params = {
+            .archs = &archs[i],
+            .num_archs = 1,
+            .num_heads = num_heads[i % 3],
+            .num_num_heads = 2,
+            .head_dims = &head_dims[i % 4],
+            .num_head_dims = 1,
+            .block_sizes = &block_sizes[i % 5],
+            .num_block_sizes = 1,
+            .next_ns = next_ns[i / 3 % 3],
+            .num_next_ns = 2,
+            .out_dtypes = &types[i % 3],
+            .num_out_dtypes = 1,
+            .acc_dtypes = &types[i / 2 % 2],
+            .num_acc_dtypes = 1,
+            .epi_dtypes = &types[i / 4 % 2],
+            .num_epi_dtypes = 1,
+        };
+        check_clean(fixture, ctx, params, 4 + 1);
     }
     attns_context_destroy(ctx);
 }
@@ -179,6 +267,9 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_bad_kernels_are_noticed, setup, jit_teardown),
         cmocka_unit_test_setup_teardown(test_every_head_count_and_next_n, setup, jit_teardown),
         cmocka_unit_test_setup_teardown(test_variants, setup, jit_teardown),
+        cmocka_unit_test_setup_teardown(test_tcgen05_kernels, setup, jit_teardown),
+        cmocka_unit_test_setup_teardown(test_tcgen05_kernels_with_newer_nvrtc, setup, jit_teardown),
+        cmocka_unit_test_setup_teardown(test_portable_on_every_target, setup, jit_teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

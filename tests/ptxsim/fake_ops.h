@@ -79,11 +79,13 @@ const sim_op sim_ops_convert[] = {FAKE("cvt"), FAKE("cvta"), FAKE_END};
 const sim_op sim_ops_move[] = {FAKE("mov"), FAKE("selp"), FAKE("setp"), FAKE_END};
 const sim_op sim_ops_memory[] = {FAKE("ld"), FAKE("st"), FAKE("prefetch"), FAKE_END};
 const sim_op sim_ops_control[] = {
-    FAKE("bra"), FAKE("ret"), FAKE("exit"), FAKE("trap"), FAKE("bar"), FAKE("griddepcontrol"), FAKE_END};
+    FAKE("bra"), FAKE("brx"), FAKE("ret"), FAKE("exit"), FAKE("trap"), FAKE("bar"), FAKE("griddepcontrol"), FAKE_END};
 const sim_op sim_ops_warp[] = {FAKE("shfl"), {"vote", fake_bind_gather}, FAKE("redux"), FAKE_END};
 const sim_op sim_ops_barrier[] = {FAKE("mbarrier"), FAKE_END};
 const sim_op sim_ops_async[] = {FAKE("cp"), FAKE("fence"), FAKE_END};
+const sim_op sim_ops_call[] = {FAKE("call"), FAKE_END};
 const sim_op sim_ops_mma[] = {FAKE("mma"), FAKE_END};
 const sim_op sim_ops_wgmma[] = {FAKE("wgmma"), FAKE_END};
+const sim_op sim_ops_tcgen05[] = {FAKE_END};
 
 #endif

@@ -76,4 +76,19 @@ static const char sample_data[] = PTX_HEADER
     ".section .debug_str\n{\n$L__info_string0:\n.b8 107,0\n.b32 $L__tmp0\n{ .b8 \"x\" }\n}\n"
     ".file 3 \"other.h\", 1700000000, 42\n";
 
+/* Calls in all their forms, and branches by a list. */
+static const char sample_calls[] = PTX_HEADER
+    ".extern .func (.param .b32 result) vprintf(.param .b64 format, .param .b64 arguments);\n"
+    ".func inner()\n{\n.shared .align 8 .b8 own[16];\n.reg .b32 a;\nmov.b32 a, own;\nret;\n}\n"
+    ".func (.param .b32 result) outer(.param .b32 x, .param .align 8 .b8 y[16])\n{\n"
+    ".reg .b32 %r<3>;\n.reg .pred p;\n.local .b64 spill;\nld.param.b32 %r1, [x];\nsetp.eq.s32 p, %r1, 0;\n"
+    "@p bra done;\ncall inner;\n@!p call.uni inner, ();\nst.param.b32 [result], %r1;\ndone:\n@p ret;\nst.param.b32 "
+    "[result+0], "
+    "{%r2};\nret;\n}\n"
+    ".entry k()\n{\n.reg .b32 %r<4>;\n.reg .pred p;\n"
+    "{\n.param .b32 a;\n.param .align 8 .b8 b[16];\n.param .b32 c;\nst.param.b32 [a], %r1;\n"
+    "st.param.b64 [b+8], 7;\ncall.uni (c), outer, (a, b);\nld.param.b32 %r2, [c];\n}\n"
+    "{\n.param .b64 f;\n.param .b64 g;\n.param .b32 r;\ncall (r), vprintf, (f, g);\n}\n"
+    "again:\nlist: .branchtargets again, on, on;\n@p brx.idx %r1, list;\non:\ncall inner;\nbrx.idx.uni %r2, list;\n}\n";
+
 #endif

@@ -20,29 +20,85 @@
 #define MAX_TEXT   16384
 #define MAX_DAMAGE 4
 
-static const char *const samples[] = {sample_kernel, sample_data};
+static const char *const samples[] = {sample_kernel, sample_data, sample_calls};
 #define NUM_SAMPLES (sizeof samples / sizeof samples[0])
 
 /* What to put in: all that has a meaning somewhere, where it has none. */
 static const char *const words[] = {
-    "{",          "}",          "[",          "]",
-    "(",          ")",          "<",          ">",
-    ",",          ";",          ":",          "::",
-    "@",          "!",          "|",          "-",
-    "+",          "_",          "%",          "%p1",
-    "%r1",        "%rd1",       "%r<3>",      "%tid.x",
-    "WARP_SZ",    "0",          "-1",         "0x7fffffffffffffff",
-    "4294967296", "1073741824", "262144",     "0f00000000",
-    "0d0",        "1e999",      "1.5",        ".reg .b32 ",
-    ".pred ",     ".shared ",   ".global ",   ".const ",
-    ".local ",    ".param ",    ".extern ",   ".align 4096 ",
-    ".align ",    ".b8 x[",     ".v4 ",       ".f64 ",
-    "= {1, 2}",   ".loc 1 2 3", ".file 9 \"", ".section ",
-    ".pragma ",   ".entry k ",  ".func k ",   ".maxntid 1",
-    "bra end;",   "end:",       "call f;",    "mov.b32 ",
-    "dynamic",    "\"",         "/*",         "*/",
-    "//",         "\n",         "\r",         "\t",
-    "{{{{{{{{{",  "}}}}}}}}}",
+    "{",
+    "}",
+    "[",
+    "]",
+    "(",
+    ")",
+    "<",
+    ">",
+    ",",
+    ";",
+    ":",
+    "::",
+    "@",
+    "!",
+    "|",
+    "-",
+    "+",
+    "_",
+    "%",
+    "%p1",
+    "%r1",
+    "%rd1",
+    "%r<3>",
+    "%tid.x",
+    "WARP_SZ",
+    "0",
+    "-1",
+    "0x7fffffffffffffff",
+    "4294967296",
+    "1073741824",
+    "262144",
+    "0f00000000",
+    "0d0",
+    "1e999",
+    "1.5",
+    ".reg .b32 ",
+    ".pred ",
+    ".shared ",
+    ".global ",
+    ".const ",
+    ".local ",
+    ".param ",
+    ".extern ",
+    ".align 4096 ",
+    ".align ",
+    ".b8 x[",
+    ".v4 ",
+    ".f64 ",
+    "= {1, 2}",
+    ".loc 1 2 3",
+    ".file 9 \"",
+    ".section ",
+    ".pragma ",
+    ".entry k ",
+    ".func k ",
+    ".maxntid 1",
+    "bra end;",
+    "end:",
+    "call f;",
+    "mov.b32 ",
+    "call inner;",
+    "call outer, (a);",
+    ".branchtargets end;",
+    "brx.idx %r1, ",
+    "dynamic",
+    "\"",
+    "/*",
+    "*/",
+    "//",
+    "\n",
+    "\r",
+    "\t",
+    "{{{{{{{{{",
+    "}}}}}}}}}",
 };
 
 typedef struct ptx_text {
@@ -88,8 +144,8 @@ static void check_operand(const ptx_module *module, const ptx_function *function
     check_slot(function, operand->slot);
     check_slot(function, operand->pair);
     assert_true((operand->kind == PTX_OPERAND_REGISTER) <= (operand->slot >= 0));
-    assert_true((operand->kind == PTX_OPERAND_SPECIAL) == (operand->name != NULL));
-    assert_true((operand->kind == PTX_OPERAND_VECTOR) <= (operand->num_elements > 0));
+    assert_true((operand->kind == PTX_OPERAND_SPECIAL || operand->kind == PTX_OPERAND_FUNCTION) ==
+                (operand->name != NULL));
     if (operand->kind == PTX_OPERAND_LABEL)
         assert_in_range(operand->target, 0, function->num_instrs - 1);
     if (operand->kind == PTX_OPERAND_SYMBOL)
@@ -101,7 +157,7 @@ static void check_operand(const ptx_module *module, const ptx_function *function
 }
 
 static void check_instr(const ptx_module *module, const ptx_function *function, const ptx_instr *instr) {
-    assert_ptr_equal(instr->exec, fake_exec);
+    assert_ptr_equal(instr->exec, function->is_entry ? fake_exec : NULL); /* others are part of those */
     assert_true(strlen(instr->opcode) > 0 && strlen(instr->text) >= strlen(instr->opcode));
     assert_in_range(instr->num_modifiers, 0, PTX_MAX_MODIFIERS);
     assert_in_range(instr->num_operands, 0, PTX_MAX_OPERANDS);
@@ -113,6 +169,8 @@ static void check_instr(const ptx_module *module, const ptx_function *function, 
         assert_true(strlen(instr->modifiers[i]) > 0);
     for (int i = 0; i < instr->num_operands; i++)
         check_operand(module, function, &instr->operands[i]);
+    for (int i = 0; i < instr->num_operands && strcmp(instr->opcode, "call") != 0; i++)
+        assert_true((instr->operands[i].kind == PTX_OPERAND_VECTOR) <= (instr->operands[i].num_elements > 0));
 }
 
 static void check_variable(const ptx_variable *variable, size_t space_bytes) {

@@ -21,16 +21,16 @@ static const char *const targets[] = {"sm_80",   "sm_86",   "sm_89",   "sm_90", 
     "sm_80 sm_86 sm_89 sm_90 sm_90a sm_100 sm_100a sm_100f sm_103a sm_103f sm_110 sm_110a sm_120 sm_120a sm_120f "     \
     "sm_121a"
 #define FROM_90    "sm_90 sm_90a sm_100 sm_100a sm_100f sm_103a sm_103f sm_110 sm_110a sm_120 sm_120a sm_120f sm_121a"
+#define FROM_100   "sm_100 sm_100a sm_100f sm_103a sm_103f sm_110 sm_110a sm_120 sm_120a sm_120f sm_121a"
 #define FAMILY_100 "sm_100a sm_100f sm_103a sm_103f"
 #define SETMAXNREG "sm_90a sm_100a sm_100f sm_103a sm_103f sm_110a sm_120a sm_120f sm_121a"
+#define BLACKWELL  "sm_100a sm_100f sm_103a sm_103f sm_110a sm_120a sm_120f sm_121a"
 #define FROM_89                                                                                                        \
     "sm_89 sm_90 sm_90a sm_100 sm_100a sm_100f sm_103a sm_103f sm_110 sm_110a sm_120 sm_120a sm_120f sm_121a"
 #define FAMILY_120 "sm_120a sm_120f sm_121a"
 #define HOPPER     "sm_90a"
 #define FROM_86                                                                                                        \
     "sm_86 sm_89 sm_90 sm_90a sm_100 sm_100a sm_100f sm_103a sm_103f sm_110 sm_110a sm_120 sm_120a sm_120f sm_121a"
-#define FROM_100  "sm_100 sm_100a sm_100f sm_103a sm_103f sm_110 sm_110a sm_120 sm_120a sm_120f sm_121a"
-#define BLACKWELL "sm_100a sm_100f sm_103a sm_103f sm_110a sm_120a sm_120f sm_121a"
 
 static const struct {
     const char *targets, *text;
@@ -54,6 +54,7 @@ static const struct {
     {FROM_80, "red.global.add.noftz.f16x2 [%rd1], %r1"},
     {FROM_80, "redux.sync.add.u32 %r1, %r2, 0xffffffff"},
     {FROM_80, "ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%r0,%r1,%r2,%r3}, [%r4]"},
+    {FROM_80, "movmatrix.sync.aligned.m8n8.trans.b16 %r1, %r2"},
     {FROM_80, "mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%f0,%f1,%f2,%f3},{%r0,%r1},{%r4},{%f0,%f1,%f2,%f3}"},
     {FROM_80, "mma.sync.aligned.m16n8k8.row.col.f32.bf16.bf16.f32 {%f0,%f1,%f2,%f3},{%r0,%r1},{%r4},{%f0,%f1,%f2,%f3}"},
     {FROM_80, "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
@@ -102,6 +103,7 @@ static const struct {
     {FROM_80, "copysign.f32 %f1, %f2, %f3"},
     {FROM_80, "isspacep.shared %p1, %rd1"},
     {FROM_80, "brev.b32 %r1, %r2"},
+    {FROM_80, "set.gt.u32.f16x2 %r1, %r2, %r3"},
     {FROM_90, "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r1], [%rd1], 16, [%r2]"},
     {FROM_90, "cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes [%r1], [%rd1], 16, [%r2]"},
     {FROM_90, "cp.async.bulk.global.shared::cta.bulk_group [%rd1], [%r1], 16"},
@@ -114,6 +116,7 @@ static const struct {
     {FROM_90, "mbarrier.arrive.expect_tx.shared.b64 %rd1, [%r1], 16"},
     {FROM_90, "mbarrier.try_wait.parity.shared.b64 %p1, [%r1], 1"},
     {FROM_90, "prefetch.tensormap [%rd1]"},
+    {FROM_90, "red.global.v2.f32.add [%rd1], {%f1,%f2}"},
     {FROM_90, "red.global.add.noftz.bf16x2 [%rd1], %r1"},
     {FROM_90, "atom.global.add.noftz.bf16 %h1, [%rd1], %h2"},
     {FROM_90, "elect.sync %r1|%p1, 0xffffffff"},
@@ -134,8 +137,48 @@ static const struct {
     {FROM_90, "cvt.rn.bf16.s32 %h1, %r1"},
     {FROM_90, "cvt.rn.tf32.f32 %r1, %f1"},
     {FROM_90, "cvt.rz.relu.tf32.f32 %r1, %f1"},
+    {FROM_90, "red.global.add.v2.f32 [%rd1], {%f1,%f2}"},
+    {FROM_90, "red.global.v4.f32.add [%rd1], {%f1,%f2,%f1,%f2}"},
+    {FROM_90, "red.global.v2.f16x2.add.noftz [%rd1], {%r1,%r2}"},
+    {FROM_90, "red.global.add.noftz.v4.bf16x2 [%rd1], {%r1,%r2,%r3,%r4}"},
+    {FROM_90, "atom.global.v2.f32.add {%f1,%f2}, [%rd1], {%f3,%f4}"},
+    {FROM_90, "set.gt.u32.bf16x2 %r1, %r2, %r3"},
+    {FROM_90, "max.s32.relu %r1, %r2, %r3"},
+    {FROM_100, "ld.global.v8.b32 {%r0,%r1,%r2,%r3,%r4,%r5,%r6,%r7}, [%rd1]"},
+    {FROM_100, "ld.global.v4.b64 {%rd2,%rd3,%rd4,%rd5}, [%rd1]"},
+    {FROM_100, "st.global.v8.b32 [%rd1], {%r0,%r1,%r2,%r3,%r4,%r5,%r6,%r7}"},
+    {FROM_100, "max.f32 %f1, %f2, %f3, %f4"},
+    {FROM_100, "max.NaN.abs.f32 %f1, %f2, %f3, %f4"},
+    {FROM_100, "add.f32x2 %rd1, %rd2, %rd3"},
+    {FROM_100, "add.rn.ftz.f32x2 %rd1, %rd2, %rd3"},
+    {FROM_100, "sub.f32x2 %rd1, %rd2, %rd3"},
+    {FROM_100, "mul.f32x2 %rd1, %rd2, %rd3"},
+    {FROM_100, "fma.rn.f32x2 %rd1, %rd2, %rd3, %rd4"},
+    {FROM_100, "cvt.rn.satfinite.tf32.f32 %r1, %f1"},
+    {FROM_100, "cvt.rn.satfinite.relu.tf32.f32 %r1, %f1"},
+    {FROM_100, "add.rn.f32.bf16 %f1, %h1, %f2"},
+    {FROM_100, "fma.rn.f32.f16 %f1, %h1, %h2, %f2"},
+    {FROM_100, "sub.f32.f16 %f1, %h1, %f2"},
+    {FROM_100, "add.rn.f32.f16 %f1, %h1, %f2"},
+    {FROM_100, "sub.rz.sat.f32.bf16 %f1, %h1, %f2"},
+    {FROM_100, "fma.rn.f32.bf16 %f1, %h1, %h2, %f2"},
+    {FROM_100, "ld.global.v4.f64 {%rd2,%rd3,%rd4,%rd5}, [%rd1]"},
+    {FROM_100, "st.global.v4.b64 [%rd1], {%rd2,%rd3,%rd4,%rd5}"},
+    {FROM_100, "st.global.v8.f32 [%rd1], {%f0,%f1,%f2,%f3,%f4,%f5,%f6,%f7}"},
     {FAMILY_100, "redux.sync.max.f32 %f1, %f2, 0xffffffff"},
     {SETMAXNREG, "setmaxnreg.inc.sync.aligned.u32 240"},
+    {BLACKWELL, "ldmatrix.sync.aligned.m16n16.x1.trans.shared.b8 {%r0,%r1}, [%r4]"},
+    {BLACKWELL, "ldmatrix.sync.aligned.m8n16.x2.shared.b8x16.b4x16_p64 {%r0,%r1}, [%r4]"},
+    {BLACKWELL, "ldmatrix.sync.aligned.m8n16.x2.shared.b8x16.b6x16_p32 {%r0,%r1}, [%r4]"},
+    {BLACKWELL, "ldmatrix.sync.aligned.m16n16.x1.trans.shared.b8x16.b4x16_p64 {%r0,%r1}, [%r4]"},
+    {BLACKWELL, "stmatrix.sync.aligned.m16n8.x2.trans.shared.b8 [%r4], {%r0,%r1}"},
+    {BLACKWELL, "cvt.rn.satfinite.e2m3x2.f32 %h1, %f1, %f2"},
+    {BLACKWELL, "cvt.rn.satfinite.relu.e3m2x2.f32 %h1, %f1, %f2"},
+    {BLACKWELL, "cvt.rn.f16x2.e2m3x2 %r1, %h1"},
+    {BLACKWELL, "cvt.rz.ue8m0x2.f32 %h1, %f1, %f2"},
+    {BLACKWELL, "cvt.rp.satfinite.ue8m0x2.bf16x2 %h1, %r1"},
+    {BLACKWELL, "cvt.rn.bf16x2.ue8m0x2 %r1, %h1"},
+    {BLACKWELL, "stmatrix.sync.aligned.m16n8.x1.trans.shared.b8 [%r4], {%r0}"},
     {FROM_89, "mma.sync.aligned.m16n8k32.row.col.f16.e4m3.e4m3.f16 {%r8,%r9},{%r0,%r1,%r2,%r3},{%r4,%r5},{%r8,%r9}"},
     {FROM_89, "cvt.rn.satfinite.e4m3x2.f32 %h1, %f1, %f2"},
     {FROM_89, "cvt.rn.satfinite.relu.e5m2x2.f32 %h1, %f1, %f2"},
@@ -147,21 +190,6 @@ static const struct {
     {HOPPER, "wgmma.fence.sync.aligned"},
     {FROM_86, "max.xorsign.abs.f32 %f1, %f2, %f3"},
     {FROM_86, "max.xorsign.abs.f16 %h1, %h2, %h3"},
-    {FROM_100, "max.f32 %f1, %f2, %f3, %f4"},
-    {FROM_100, "max.NaN.abs.f32 %f1, %f2, %f3, %f4"},
-    {FROM_100, "add.f32x2 %rd1, %rd2, %rd3"},
-    {FROM_100, "add.rn.ftz.f32x2 %rd1, %rd2, %rd3"},
-    {FROM_100, "sub.f32x2 %rd1, %rd2, %rd3"},
-    {FROM_100, "mul.f32x2 %rd1, %rd2, %rd3"},
-    {FROM_100, "fma.rn.f32x2 %rd1, %rd2, %rd3, %rd4"},
-    {FROM_100, "cvt.rn.satfinite.tf32.f32 %r1, %f1"},
-    {FROM_100, "cvt.rn.satfinite.relu.tf32.f32 %r1, %f1"},
-    {BLACKWELL, "cvt.rn.satfinite.e2m3x2.f32 %h1, %f1, %f2"},
-    {BLACKWELL, "cvt.rn.satfinite.relu.e3m2x2.f32 %h1, %f1, %f2"},
-    {BLACKWELL, "cvt.rn.f16x2.e2m3x2 %r1, %h1"},
-    {BLACKWELL, "cvt.rz.ue8m0x2.f32 %h1, %f1, %f2"},
-    {BLACKWELL, "cvt.rp.satfinite.ue8m0x2.bf16x2 %h1, %r1"},
-    {BLACKWELL, "cvt.rn.bf16x2.ue8m0x2 %r1, %h1"},
 };
 
 static bool listed(const char *list, const char *word) {

@@ -52,7 +52,12 @@ class WrongArguments(command.CommandTest):
     def test_names(self):
         for text in ("f64", "", "f32,", "f32,,f16", "F32"):
             self.refused(["precompile", f"--out-dtype={text}"], "--out-dtype", f"'{text}'", "f32, f16, bf16")
-        self.refused(["precompile", "--variant=fp5"], "--variant", "'fp5'", "fp8")
+        self.refused(["precompile", "--variant=fp5"], "--variant", "'fp5'", "fp8, fp4")
+        self.refused(["precompile", "--kv-sf=x"], "--kv-sf", "'x'", "plain, interleaved")
+        for name in ("verify", "bench"):
+            self.refused([name, "--op=fp5"], "--op", "'fp5'", "fp8, fp4, indexer")
+        for name in ("info", "precompile", "verify", "bench"):
+            self.refused([name, "--family=fast"], "--family", "'fast'", "auto, tuned, portable")
         self.refused(["bench", "--schedule=host"], "--schedule", "'host'", "self, meta")
         self.refused(["bench", "--preset=x"], "--preset", "'x'", "deepgemm")
 
@@ -77,6 +82,7 @@ class WrongArguments(command.CommandTest):
         self.refused(["precompile", "--arch=sm_90a", "--head-dim=96"], "96")
         self.refused(["precompile", "--arch=sm_90a", "--block-size=48"], "48")
         self.refused(["precompile", "--arch=sm_90a", "--next-n=9"], "9")
+        self.refused(["precompile", "--arch=sm_90a", "--variant=fp4", "--head-dim=32"], "head_dim", "64 or 128")
 
 
 class Info(command.CommandTest):
@@ -95,6 +101,20 @@ class Info(command.CommandTest):
         self.assertIn({"name": "sm_90a"}, info["simulated_devices"])
         self.assertTrue(info["libcuda"] or info["libcuda_error"])
         self.assertTrue(info["libnvrtc"] or info["libnvrtc_error"])
+
+    def test_which_kernel_serves(self):
+        (info,) = self.json_lines("info", "--arch=sm_90a", "--libcuda", "/nowhere/libcuda.so")
+        kernels = {kernel["op"]: kernel for kernel in info["kernels"]}
+        self.assertLessEqual({"fp8", "fp4"}, set(kernels))
+        self.assertEqual({kernel["arch"] for kernel in info["kernels"]}, {"sm_90a"})
+        self.assertEqual(kernels["fp8"]["family"], "sm90")
+        self.assertEqual(kernels["fp8"]["reason"], "tuned for sm_90a")
+        self.assertTrue(kernels["fp4"]["family"] or "no kernel" in kernels["fp4"]["reason"])
+        text = self.succeed("info", "--arch=sm_90a", "--libcuda", "/nowhere/libcuda.so").stdout
+        self.assertRegex(text, r"(?m)^kernels +sm_90a +fp8: tuned for sm_90a$")
+        result = self.run_command("info", "--arch=sm_1")
+        self.assertEqual(result.returncode, 2)
+        self.assertIn("sm_90a", result.stderr)
 
     def test_missing_libraries_are_reported_not_fatal(self):
         (info,) = self.json_lines("info", "--libcuda", "/nowhere/libcuda.so", "--nvrtc", "/nowhere/libnvrtc.so")

@@ -35,6 +35,7 @@ missing_packages() {
     if [ "$1" = tests ]; then
         command -v c++ >/dev/null || echo g++
         has_library cmocka || echo libcmocka-dev
+        command -v clang >/dev/null || echo clang libclang-rt-dev # for fuzzing
     fi
 }
 

@@ -175,6 +175,8 @@ static attns_status precompile_one(attns_context *ctx, const struct logits_case 
                                  .num_acc_dtypes = c->acc_dtype ? 1 : 0,
                                  .epi_dtypes = c->epi_dtype ? &c->epi_dtype : NULL,
                                  .num_epi_dtypes = c->epi_dtype ? 1 : 0,
+                                 .kv_sf_interleaved = &c->sf_interleaved,
+                                 .num_kv_sf_interleaved = 1,
                                  .jobs = 1};
     return attns_precompile_paged_mqa_logits(ctx, &p);
 }

@@ -56,8 +56,12 @@ static const struct {
     {"local", ACCESS_LD | ACCESS_ST, SPACE, PTX_LOCAL, 0, 0},
     {"param", ACCESS_LD, SPACE, PTX_PARAM, 0, 0},
     {"param::entry", ACCESS_LD, SPACE, PTX_PARAM, 0, 0},
-    {"v2", ACCESS_LD | ACCESS_ST, VECTOR, 2, 0, 0},
-    {"v4", ACCESS_LD | ACCESS_ST, VECTOR, 4, 0, 0},
+    {"param::func", ACCESS_LD, SPACE, PTX_PARAM, 0, 0},
+    {"param", ACCESS_ST, SPACE, PTX_PARAM, 0, 0}, /* of calls */
+    {"param::func", ACCESS_ST, SPACE, PTX_PARAM, 0, 0},
+    {"v2", ACCESS_ANY, VECTOR, 2, 0, 0},
+    {"v4", ACCESS_ANY, VECTOR, 4, 0, 0},
+    {"v8", ACCESS_ANY, VECTOR, 8, 0, 0},
     {"weak", ACCESS_LD | ACCESS_ST, STRENGTH, 0, 0, 0},
     {"volatile", ACCESS_LD | ACCESS_ST, STRENGTH, RACE_STRONG, 0, 0}, /* as .relaxed.sys */
     {"relaxed", ACCESS_ANY, STRENGTH, RACE_STRONG, 0, 0},
@@ -150,9 +154,14 @@ bool access_parse(const ptx_instr *instr, unsigned which, access_form *form, cha
         form->order |= which == ACCESS_LD ? RACE_READS : RACE_WRITE;
     if (form->order != 0)
         form->order |= scope;
-    if (form->bytes == 0 || form->bytes * form->vector > 16) {
+    /* Global memory also has vectors of 32 bytes, of elements of at least 4; of 8 elements there are no shorter ones,
+     * but atomic additions. */
+    const bool atomic = which & (ACCESS_ATOM | ACCESS_RED);
+    const bool wide = !atomic && form->space == PTX_GLOBAL && form->bytes >= 4;
+    if (form->bytes == 0 || form->bytes * form->vector > (wide ? 32 : 16) ||
+        (form->vector == 8 && !atomic && form->bytes != 4)) {
         snprintf(error, error_size, "%s: %s", instr->opcode,
-                 form->bytes == 0 ? "has no type" : "vectors have at most 16 bytes");
+                 form->bytes == 0 ? "has no type" : "vectors have at most 16 bytes, in global memory 32");
         return false;
     }
     return true;

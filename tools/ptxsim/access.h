@@ -38,7 +38,7 @@ typedef struct access_form {
     access_kind kind;
     int bytes;   /* of one element */
     int packed;  /* values in an element: 2 for f16x2 */
-    int vector;  /* elements: 1, 2, 4 */
+    int vector;  /* elements: 1, 2, 4, 8 */
     bool hint;   /* the last operand is a cache policy */
     unsigned order; /* RACE_STRONG and what else race.h has; 0: weak */
     access_op op;
@@ -50,7 +50,7 @@ bool access_parse(const ptx_instr *instr, unsigned which, access_form *form, cha
 bool access_check_policy(sim_warp *warp, const ptx_instr *instr, int lane, const ptx_operand *policy);
 
 bool bind_atomic(ptx_instr *instr, char *error, size_t error_size); /* atom and red */
-bool bind_ldmatrix(ptx_instr *instr, char *error, size_t error_size);
-bool bind_stmatrix(ptx_instr *instr, char *error, size_t error_size);
+bool bind_matrix(ptx_instr *instr, char *error, size_t error_size); /* ldmatrix and stmatrix */
+bool bind_movmatrix(ptx_instr *instr, char *error, size_t error_size);
 
 #endif

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tmem.h"
+
 struct sim_async_state *sim_async_state_of(sim_warp *warp, const ptx_instr *instr) {
     sim_cta *cta = warp->cta;
     if (cta->async_state != NULL)
@@ -178,16 +180,20 @@ bool sim_async_exit(sim_cta *cta) {
         if (op->read_done)
             continue;
         sim_fault(op->warp, op->instr, op->lane,
-                  op->kind == SIM_ASYNC_WGMMA ? "the CTA has exited without waiting for this product"
-                                              : "the CTA has exited while this copy still used its shared memory");
+                  op->kind == SIM_ASYNC_WGMMA     ? "the CTA has exited without waiting for this product"
+                  : op->kind == SIM_ASYNC_TCGEN05 ? "the CTA has exited without waiting for this operation"
+                                                  : "the CTA has exited while this copy still used its shared memory");
         return false;
     }
+    if (!tmem_check_exit(cta))
+        return false;
     sim_async_progress(cta, true);
     return !cta->launch->stop;
 }
 
 void sim_async_free(sim_cta *cta) {
     sim_wgmma_free(cta);
+    tmem_free(cta);
     while (cta->pending != NULL) {
         struct sim_async *op = cta->pending;
         cta->pending = op->next;

@@ -18,7 +18,9 @@ typedef enum sim_async_kind {
     SIM_ASYNC_BULK_LOAD,
     SIM_ASYNC_BULK_STORE, /* of one lane; first reads shared memory, then writes global memory */
     SIM_ASYNC_ARRIVAL,    /* cp.async.mbarrier.arrive */
-    SIM_ASYNC_WGMMA
+    SIM_ASYNC_WGMMA,
+    SIM_ASYNC_TCGEN05,  /* mma, cp, shift, ld, st, and commits (tmem.h) */
+    SIM_ASYNC_NEIGHBOUR /* another CTA that holds tensor memory for a while (tmem.c) */
 } sim_async_kind;
 
 typedef enum sim_async_step {
@@ -60,7 +62,7 @@ typedef struct sim_mbarrier {
     uint8_t writer;             /* warp that initialised it */
     uint32_t expected, pending; /* arrivals */
     int32_t tx;
-    uint32_t phase; /* number of the phase under way; its lowest bit is the parity */
+    uint32_t phase;                  /* number of the phase under way; its lowest bit is the parity */
     race_clock *arrived, *completed; /* what arrivals release; what those of the last phase have */
     uint64_t word;
 } sim_mbarrier;
@@ -73,6 +75,7 @@ struct sim_async_state {
     size_t mbarriers_begin, mbarriers_end;                       /* indices ever used */
     uint32_t groups[SIM_GROUP_KINDS][SIM_MAX_WARPS][SIM_LANES];
     struct sim_warpgroup *warpgroups; /* exec_wgmma.c */
+    struct tmem *tmem;                /* tmem.h; NULL until it is needed */
     struct sim_finished *finished;    /* bulk stores that are done and have not been waited for (async.c) */
     size_t num_finished, finished_capacity;
     /* Where shared memory was last read without having been written. */

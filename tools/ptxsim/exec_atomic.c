@@ -7,7 +7,8 @@
 #include "exec_formats.h"
 #include "memory.h"
 
-/* data[0]: element bytes | kind << 8 | values in an element << 16, data[1]: space, data[2]: access_op, data[3]: flags
+/* data[0]: element bytes | kind << 8 | values in an element << 16 | elements << 24, data[1]: space, data[2]: access_op,
+ * data[3]: flags
  */
 
 enum { HINT = 1, HAS_RESULT = 2, ORDER_SHIFT = 8 /* of access_form.order */ };
@@ -67,7 +68,7 @@ static uint64_t apply(const ptx_instr *instr, uint64_t old, uint64_t x) {
     const access_kind kind = (access_kind)(instr->data[0] >> 8 & 0xff);
     if (kind < ACCESS_FLOAT || instr->data[2] == ACCESS_EXCH)
         return integer_op((access_op)instr->data[2], kind, bytes, old, x);
-    if (instr->data[0] >> 16 == 2)
+    if ((instr->data[0] >> 16 & 0xff) == 2)
         return float_add(kind, 2, old & 0xffff, x & 0xffff) | float_add(kind, 2, old >> 16, x >> 16) << 16;
     return float_add(kind, bytes, old, x);
 }
@@ -96,8 +97,12 @@ static uint64_t value_of(sim_warp *warp, const ptx_operand *operand, int lane, s
                                              : sim_operand(warp, operand, lane);
 }
 
+static const ptx_operand *element(const ptx_operand *operand, size_t i) {
+    return operand->kind == PTX_OPERAND_VECTOR ? &operand->elements[i] : operand;
+}
+
 static sim_result exec_atomic(sim_warp *warp, const ptx_instr *instr, uint32_t mask) {
-    const size_t bytes = instr->data[0] & 0xff;
+    const size_t bytes = instr->data[0] & 0xff, elements = instr->data[0] >> 24;
     const int address = instr->data[3] & HAS_RESULT ? 1 : 0;
     const bool cas = instr->data[2] == ACCESS_CAS;
     const unsigned order = (unsigned)(instr->data[3] >> ORDER_SHIFT);
@@ -109,21 +114,25 @@ static sim_result exec_atomic(sim_warp *warp, const ptx_instr *instr, uint32_t m
         const uint64_t where = sim_address(warp, &instr->operands[address], lane);
         const ptx_space space = (ptx_space)instr->data[1];
         /* Reading first finds bytes that were not written; the write then checks that it is allowed. */
-        if (sim_access_kind(warp, instr, lane, space, where, bytes, (order & ~(unsigned)RACE_WRITE) | RACE_CHECK,
-                            NULL) == NULL)
+        if (sim_access_kind(warp, instr, lane, space, where, bytes * elements,
+                            (order & ~(unsigned)RACE_WRITE) | RACE_CHECK, NULL) == NULL)
             return SIM_FAULT;
-        uint8_t *at = sim_access_kind(warp, instr, lane, space, where, bytes, order, NULL);
+        uint8_t *at = sim_access_kind(warp, instr, lane, space, where, bytes * elements, order, NULL);
         if (at == NULL)
             return SIM_FAULT;
         sim_strong_before(warp, lane, space, where, order);
-        const uint64_t x = value_of(warp, &instr->operands[address + 1], lane, bytes);
-        const uint64_t swap = cas ? value_of(warp, &instr->operands[address + 2], lane, bytes) : 0;
-        const uint64_t old = bytes == 2   ? step_uint16_t(instr, at, x, swap)
-                             : bytes == 4 ? step_uint32_t(instr, at, x, swap)
-                                          : step_uint64_t(instr, at, x, swap);
+        /* Each element on its own is atomic (PTX ISA, "red"). */
+        uint64_t old[8];
+        for (size_t i = 0; i < elements; i++, at += bytes) {
+            const uint64_t x = value_of(warp, element(&instr->operands[address + 1], i), lane, bytes);
+            const uint64_t swap = cas ? value_of(warp, &instr->operands[address + 2], lane, bytes) : 0;
+            old[i] = bytes == 2   ? step_uint16_t(instr, at, x, swap)
+                     : bytes == 4 ? step_uint32_t(instr, at, x, swap)
+                                  : step_uint64_t(instr, at, x, swap);
+        }
         sim_strong_after(warp, lane, space, where, order);
-        if (address == 1)
-            sim_set(warp, &instr->operands[0], lane, old);
+        for (size_t i = 0; i < elements && address == 1; i++)
+            sim_set(warp, element(&instr->operands[0], i), lane, old[i]);
     }
     return SIM_DONE;
 }
@@ -145,6 +154,10 @@ static unsigned ops_of(access_kind kind, int bytes) {
     }
 }
 
+static bool has_elements(const ptx_operand *operand, int count) {
+    return operand->kind == PTX_OPERAND_VECTOR ? operand->num_elements == count : count == 1;
+}
+
 bool bind_atomic(ptx_instr *instr, char *error, size_t error_size) {
     const bool result = strcmp(instr->opcode, "atom") == 0;
     access_form form;
@@ -159,8 +172,16 @@ bool bind_atomic(ptx_instr *instr, char *error, size_t error_size) {
         snprintf(error, error_size, "%s: wrong operands", instr->opcode);
         return false;
     }
+    /* Vectors: additions of at most 32-bit floats in global memory. */
+    const bool adds = form.op == ACCESS_ADD && form.kind >= ACCESS_FLOAT && form.bytes <= 4 && form.space == PTX_GLOBAL;
+    if ((form.vector > 1 && !adds) || !has_elements(&instr->operands[result ? 2 : 1], form.vector) ||
+        (result && !has_elements(&instr->operands[0], form.vector))) {
+        snprintf(error, error_size, "%s: vectors are of floats that are added in global memory", instr->opcode);
+        return false;
+    }
     instr->exec = exec_atomic;
-    instr->data[0] = (uint64_t)form.bytes | (uint64_t)form.kind << 8 | (uint64_t)form.packed << 16;
+    instr->data[0] =
+        (uint64_t)form.bytes | (uint64_t)form.kind << 8 | (uint64_t)form.packed << 16 | (uint64_t)form.vector << 24;
     instr->data[1] = (uint64_t)form.space;
     instr->data[2] = (uint64_t)form.op;
     instr->data[3] = (form.hint ? HINT : 0u) | (result ? HAS_RESULT : 0u) | form.order << ORDER_SHIFT;

@@ -7,6 +7,7 @@
 
 #include "async.h"
 #include "memory.h"
+#include "tmem.h"
 
 enum { MAX_COUNT = (1 << 20) - 1 };
 
@@ -62,6 +63,7 @@ static void settle(sim_cta *cta, sim_mbarrier *barrier, size_t offset) {
     if (barrier->pending == 0 && barrier->tx == 0) {
         barrier->phase++;
         barrier->pending = barrier->expected;
+        tmem_phase_ended(cta, offset);
         race_copy(cta, &barrier->completed, barrier->arrived);
     }
     store(cta, barrier, offset);
@@ -253,6 +255,7 @@ static sim_result exec_arrive(sim_warp *warp, const ptx_instr *instr, uint32_t m
         if ((flags & NO_COMPLETE) && barrier->pending == 0 && barrier->tx == 0)
             return sim_fault(warp, instr, lane,
                              "arrive.noComplete ends the phase of the mbarrier at shared offset %#zx", offset);
+        tmem_arrive(warp, offset);
         if (!(flags & RELAXED))
             race_release(warp, UINT32_C(1) << lane, &barrier->arrived);
         settle(warp->cta, barrier, offset);
@@ -275,6 +278,8 @@ static int phase_ended(sim_warp *warp, const ptx_instr *instr, int lane, const s
             sim_fault(warp, instr, lane, "phase parity is %" PRIu32 "; 0 or 1 is accepted", parity);
             return -1;
         }
+        if ((barrier->phase & 1) != parity)
+            tmem_waited(warp, offset);
         return (barrier->phase & 1) != parity;
     }
     const uint32_t phase = (uint32_t)(wanted >> 20);
@@ -285,6 +290,8 @@ static int phase_ended(sim_warp *warp, const ptx_instr *instr, int lane, const s
                   wanted, barrier->phase, offset);
         return -1;
     }
+    if (phase != barrier->phase)
+        tmem_waited(warp, offset);
     return phase != barrier->phase;
 }
 

@@ -64,11 +64,13 @@ static bool prepare_compare(ptx_instr *instr, char *error, size_t error_size) {
         return false;
     }
     instr->data[2] = comparison | reading << 8 | mixing << 16;
+    const bool pairs = reading == READ_F16X2 || reading == READ_BF16X2; /* each half all ones */
     instr->data[3] = !strcmp(result->name, "f32")      ? UINT64_C(0x3f800000)
                      : !strcmp(result->name, "f16")    ? UINT64_C(0x3c00)
                      : !strcmp(result->name, "bf16")   ? UINT64_C(0x3f80)
                      : !strcmp(result->name, "f16x2")  ? UINT64_C(0x3c00)
                      : !strcmp(result->name, "bf16x2") ? UINT64_C(0x3f80)
+                     : pairs                           ? UINT64_C(0xffff)
                                                        : UINT64_MAX >> (64 - result->width);
     return true;
 }
@@ -295,10 +297,10 @@ static const exec_rule rules[] = {
     {"set", COMPARISONS_F " " MIXING " ftz? f16|" RESULTS_16 " f16", "dssp", exec_set, prepare_compare},
     {"set", COMPARISONS_F " " MIXING " bf16|" RESULTS_16 " bf16", "dss", exec_set, prepare_compare},
     {"set", COMPARISONS_F " " MIXING " bf16|" RESULTS_16 " bf16", "dssp", exec_set, prepare_compare},
-    {"set", COMPARISONS_F " " MIXING " ftz? f16x2 f16x2", "dss", exec_set, prepare_compare},
-    {"set", COMPARISONS_F " " MIXING " ftz? f16x2 f16x2", "dssp", exec_set, prepare_compare},
-    {"set", COMPARISONS_F " " MIXING " bf16x2 bf16x2", "dss", exec_set, prepare_compare},
-    {"set", COMPARISONS_F " " MIXING " bf16x2 bf16x2", "dssp", exec_set, prepare_compare},
+    {"set", COMPARISONS_F " " MIXING " ftz? f16x2|u32|s32 f16x2", "dss", exec_set, prepare_compare},
+    {"set", COMPARISONS_F " " MIXING " ftz? f16x2|u32|s32 f16x2", "dssp", exec_set, prepare_compare},
+    {"set", COMPARISONS_F " " MIXING " bf16x2|u32|s32 bf16x2", "dss", exec_set, prepare_compare},
+    {"set", COMPARISONS_F " " MIXING " bf16x2|u32|s32 bf16x2", "dssp", exec_set, prepare_compare},
     {"selp", WORDS, "dssp", exec_selp, NULL},
     {"slct", WORDS " s32", "dtts", exec_slct, prepare_slct},
     {"slct", "ftz? " WORDS " f32", "dtts", exec_slct, prepare_slct},

@@ -6,6 +6,7 @@
 
 #include "engine.h"
 #include "race.h"
+#include "tmem.h"
 
 /* ---- Branches and exits ---- */
 
@@ -17,7 +18,20 @@ static sim_result exec_branch(sim_warp *warp, const ptx_instr *instr, uint32_t m
     return SIM_DONE;
 }
 
-/* Functions are not called, so that a return is an exit. */
+static sim_result exec_indexed_branch(sim_warp *warp, const ptx_instr *instr, uint32_t mask) {
+    const ptx_operand *targets = &instr->operands[1];
+    for (uint32_t rest = mask; rest; rest &= rest - 1) {
+        const int lane = __builtin_ctz(rest);
+        const uint32_t index = (uint32_t)sim_operand(warp, &instr->operands[0], lane);
+        if (index >= (uint32_t)targets->num_elements)
+            return sim_fault(warp, instr, lane, "index %u, but there are %d branch targets", index,
+                             targets->num_elements);
+        warp->next_pc[lane] = (uint32_t)targets->elements[index].target;
+    }
+    return SIM_DONE;
+}
+
+/* A return is an exit: what kernels call has become part of them (inline.c). */
 static sim_result exec_exit(sim_warp *warp, const ptx_instr *instr, uint32_t mask) {
     (void)instr;
     warp->exited |= mask;
@@ -89,6 +103,8 @@ static sim_result complete_barrier(sim_cta *cta, int id, sim_warp *running, cons
     for (int i = 0; i < cta->num_warps; i++) {
         sim_warp *warp = &cta->warps[i];
         uint32_t lanes = warp->schedule->barrier_waiting[id];
+        if (lanes)
+            tmem_waited_named(warp, id);
         for (uint32_t rest = lanes; rest; rest &= rest - 1) {
             int lane = __builtin_ctz(rest);
             bool now = warp == running && (current >> lane & 1);
@@ -146,6 +162,7 @@ static sim_result arrive(sim_warp *warp, const ptx_instr *instr, uint32_t lanes,
     if (again)
         return sim_fault(warp, instr, __builtin_ctz(again), "arrives at barrier %d again before others have arrived",
                          b);
+    tmem_arrive_named(warp, b);
     cta->barriers[b].expected = (int)count;
     cta->barriers[b].arrived += __builtin_popcount(lanes);
     race_release(warp, lanes, &cta->barriers[b].point);
@@ -187,7 +204,8 @@ static sim_result exec_barrier(sim_warp *warp, const ptx_instr *instr, uint32_t 
 }
 
 bool sim_moves_pc(const ptx_instr *instr) {
-    return instr->exec == exec_branch || instr->exec == exec_exit || instr->exec == exec_barrier;
+    return instr->exec == exec_branch || instr->exec == exec_indexed_branch || instr->exec == exec_exit ||
+           instr->exec == exec_barrier;
 }
 
 /* ---- Binding ---- */
@@ -246,6 +264,18 @@ static bool bind_bar(ptx_instr *instr, char *error, size_t error_size) {
     return !ptx_has(instr, "warp") && bind(instr, error, error_size);
 }
 
+static bool bind_indexed(ptx_instr *instr, char *error, size_t error_size) {
+    const bool fits = instr->num_operands == 2 && instr->operands[0].kind == PTX_OPERAND_REGISTER &&
+                      !instr->operands[0].negated && ptx_has(instr, "idx") &&
+                      instr->num_modifiers == (ptx_has(instr, "uni") ? 2 : 1);
+    if (!fits) {
+        snprintf(error, error_size, "brx: it is brx.idx with a register and a list of targets");
+        return false;
+    }
+    instr->exec = exec_indexed_branch;
+    return true;
+}
+
 static bool bind_setmaxnreg(ptx_instr *instr, char *error, size_t error_size) {
     if (!bind(instr, error, error_size))
         return false;
@@ -258,6 +288,7 @@ static bool bind_setmaxnreg(ptx_instr *instr, char *error, size_t error_size) {
 
 const sim_op sim_ops_control[] = {
     {"bra", bind},
+    {"brx", bind_indexed},
     {"ret", bind},
     {"exit", bind},
     {"trap", bind},

@@ -79,6 +79,27 @@ DEFINE_F32X2(add, 2)
 DEFINE_F32X2(sub, 2)
 DEFINE_F32X2(mul, 2)
 DEFINE_F32X2(fma, 3)
+
+/* f32 arithmetic whose first sources are f16 or bf16. data[2]: whether bf16. */
+static bool prepare_mixed(ptx_instr *instr, char *error, size_t error_size) {
+    (void)error, (void)error_size;
+    instr->data[2] = ptx_has(instr, "bf16");
+    return true;
+}
+
+static inline float widened(const ptx_instr *instr, uint64_t bits) {
+    return (float)(instr->data[2] ? exec_bf16(bits) : exec_f16(bits));
+}
+
+#define DEFINE_MIXED(name, count, result)                                                                              \
+    EXEC_DEFINE(exec_##name##_mixed_flags, count, output(result, flags))                                               \
+    static sim_result exec_##name##_mixed(sim_warp *warp, const ptx_instr *instr, uint32_t mask) {                     \
+        return rounded(exec_##name##_mixed_flags, warp, instr, mask);                                                  \
+    }
+DEFINE_MIXED(add, 2, widened(instr, a) + input(b, flags))
+DEFINE_MIXED(sub, 2, widened(instr, a) - input(b, flags))
+DEFINE_MIXED(fma, 3, fmaf(widened(instr, a), widened(instr, b), input(c, flags)))
+
 DEFINE_F32(div, 2, x / y)
 DEFINE_F32(rcp, 1, 1 / x)
 DEFINE_F32(sqrt, 1, sqrtf(x))
@@ -236,10 +257,12 @@ EXEC_DEFINE(exec_testp, 1, is_class(instr->data[2], a, shift))
 static const exec_rule rules[] = {
     {"add", "rn? f32", "dss", exec_add_fast, NULL},
     {"add", ROUNDINGS "? ftz? sat? f32", "dss", exec_add, NULL},
+    {"add", ROUNDINGS "? sat? f32 f16|bf16", "dst", exec_add_mixed, prepare_mixed},
     {"add", ROUNDINGS "? ftz? f32x2", "dss", exec_add_x2, NULL},
     {"add", ROUNDINGS "? f64", "dss", exec_add_f64, NULL},
     {"sub", "rn? f32", "dss", exec_sub_fast, NULL},
     {"sub", ROUNDINGS "? ftz? sat? f32", "dss", exec_sub, NULL},
+    {"sub", ROUNDINGS "? sat? f32 f16|bf16", "dst", exec_sub_mixed, prepare_mixed},
     {"sub", ROUNDINGS "? ftz? f32x2", "dss", exec_sub_x2, NULL},
     {"sub", ROUNDINGS "? f64", "dss", exec_sub_f64, NULL},
     {"mul", "rn? f32", "dss", exec_mul_fast, NULL},
@@ -248,6 +271,7 @@ static const exec_rule rules[] = {
     {"mul", ROUNDINGS "? f64", "dss", exec_mul_f64, NULL},
     {"fma", "rn f32", "dsss", exec_fma_fast, NULL},
     {"fma", ROUNDINGS " ftz? sat? f32", "dsss", exec_fma, NULL},
+    {"fma", ROUNDINGS " sat? f32 f16|bf16", "dsst", exec_fma_mixed, prepare_mixed},
     {"fma", ROUNDINGS " ftz? f32x2", "dsss", exec_fma_x2, NULL},
     {"fma", ROUNDINGS " f64", "dsss", exec_fma_f64, NULL},
     {"mad", ROUNDINGS " ftz? sat? f32", "dsss", exec_fma, NULL},

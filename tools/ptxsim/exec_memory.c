@@ -76,7 +76,7 @@ static sim_result exec_ld(sim_warp *warp, const ptx_instr *instr, uint32_t mask)
         if (undefined)
             undefined_lanes |= UINT32_C(1) << lane;
         /* All elements are read before a result is set, which may be the address's own register. */
-        uint64_t bits[4];
+        uint64_t bits[8];
         for (int i = 0; i < elements; i++)
             bits[i] = read_bits(from + (size_t)i * bytes, bytes, order != 0);
         if (order != 0)
@@ -133,6 +133,13 @@ static bool bind_access(ptx_instr *instr, unsigned which, char *error, size_t er
         return false;
     const int address = which == ACCESS_LD ? 1 : 0;
     const ptx_operand *value = &instr->operands[1 - address];
+    const ptx_variable *variable = instr->operands[address].variable;
+    if (form.space == PTX_PARAM && variable && variable->space == PTX_LOCAL)
+        form.space = PTX_LOCAL; /* a parameter of a call */
+    if (form.space == PTX_PARAM && which == ACCESS_ST) {
+        snprintf(error, error_size, "st: only parameters of calls are written");
+        return false;
+    }
     const int values = value->kind == PTX_OPERAND_VECTOR ? value->num_elements : 1;
     if (instr->num_operands != (form.hint ? 3 : 2) || instr->operands[address].kind != PTX_OPERAND_ADDRESS ||
         values != form.vector ||
@@ -263,7 +270,8 @@ const sim_op sim_ops_memory[] = {
     {"prefetch", bind_prefetch},
     {"prefetchu", bind_prefetch},
     {"createpolicy", bind_createpolicy},
-    {"ldmatrix", bind_ldmatrix},
-    {"stmatrix", bind_stmatrix},
+    {"ldmatrix", bind_matrix},
+    {"stmatrix", bind_matrix},
+    {"movmatrix", bind_movmatrix},
     {NULL, NULL},
 };

@@ -97,23 +97,23 @@ static void note_gaps(unsigned *bits, uint32_t lanes, int first) {
 
 static void read_a(sim_warp *warp, const ptx_instr *instr, mma_type type, mma_product *p, gaps *g) {
     const int per_register = 32 / mma_type_bits(type), count = elements(&instr->operands[1]);
+    uint64_t buffer[SIM_LANES];
     for (int r = 0; r < count; r++) {
         const ptx_operand *operand = element(&instr->operands[1], r);
         const int row = 8 * (r % 2), column = 4 * per_register * (r / 2);
-        for (int lane = 0; lane < SIM_LANES; lane++)
-            mma_decode(type, (uint32_t)sim_operand(warp, operand, lane),
-                       &p->a[row + lane / 4][column + lane % 4 * per_register], 1);
+        mma_decode(type, exec_source(warp, operand, buffer, UINT32_MAX), &p->a[row][column], MMA_MAX_K,
+                   (size_t)per_register, 1);
         note_gaps(&g->rows, undefined_lanes(warp, operand), row);
     }
 }
 
 static void read_b(sim_warp *warp, const ptx_instr *instr, mma_type type, mma_product *p, gaps *g) {
     const int per_register = 32 / mma_type_bits(type), count = elements(&instr->operands[2]);
+    uint64_t buffer[SIM_LANES];
     for (int r = 0; r < count; r++) {
         const ptx_operand *operand = element(&instr->operands[2], r);
-        for (int lane = 0; lane < SIM_LANES; lane++)
-            mma_decode(type, (uint32_t)sim_operand(warp, operand, lane),
-                       &p->b[(4 * r + lane % 4) * per_register][lane / 4], MMA_N);
+        mma_decode(type, exec_source(warp, operand, buffer, UINT32_MAX), p->b[4 * r * per_register], 1,
+                   (size_t)per_register * MMA_N, MMA_N);
         note_gaps(&g->columns, undefined_lanes(warp, operand), 0);
     }
 }
@@ -128,22 +128,22 @@ static int sum_column(sum_type sum, int r, int lane) {
 }
 
 static void read_c(sim_warp *warp, const ptx_instr *instr, sum_type sum, mma_product *p, gaps *g) {
+    uint64_t buffer[SIM_LANES];
     for (int r = 0; r < elements(&instr->operands[3]); r++) {
         const ptx_operand *operand = element(&instr->operands[3], r);
-        const uint32_t undefined = undefined_lanes(warp, operand);
+        const uint64_t *lanes = exec_source(warp, operand, buffer, UINT32_MAX);
         for (int lane = 0; lane < SIM_LANES; lane++) {
-            const uint64_t bits = operand->kind == PTX_OPERAND_REAL ? sim_operand_real(warp, operand, lane, 32)
-                                                                    : sim_operand(warp, operand, lane);
-            const int row = sum_row(sum, r, lane), column = sum_column(sum, r, lane);
-            double *to = &p->c[row][column];
+            double *to = &p->c[sum_row(sum, r, lane)][sum_column(sum, r, lane)];
             if (sum == SUM_F16) {
-                to[0] = exec_f16(bits & 0xffff);
-                to[1] = exec_f16(bits >> 16 & 0xffff);
+                to[0] = exec_f16(lanes[lane] & 0xffff);
+                to[1] = exec_f16(lanes[lane] >> 16 & 0xffff);
             } else {
-                to[0] = sum == SUM_F32 ? (double)exec_float(bits) : (double)(int32_t)bits;
+                to[0] = sum == SUM_F32 ? (double)exec_float(lanes[lane]) : (double)(int32_t)lanes[lane];
             }
-            if (undefined >> lane & 1)
-                g->sums[row] = (uint8_t)(g->sums[row] | (sum == SUM_F16 ? 3u : 1u) << column);
+        }
+        for (uint32_t undefined = undefined_lanes(warp, operand); undefined; undefined &= undefined - 1) {
+            const int lane = __builtin_ctz(undefined), row = sum_row(sum, r, lane);
+            g->sums[row] = (uint8_t)(g->sums[row] | (sum == SUM_F16 ? 3u : 1u) << sum_column(sum, r, lane));
         }
     }
 }
@@ -212,27 +212,40 @@ static uint64_t sum_bits(const bound *f, double value, bool cut) {
     }
 }
 
+/* Lanes whose part of result register r is undefined. */
+static uint32_t result_gaps(sum_type sum, int r, const gaps *g) {
+    uint32_t lanes = 0;
+    for (int lane = 0; lane < SIM_LANES; lane++) {
+        const int row = sum_row(sum, r, lane);
+        const unsigned columns = (sum == SUM_F16 ? 3u : 1u) << sum_column(sum, r, lane);
+        const bool gap = (g->rows >> row & 1) || ((g->columns | g->sums[row]) & columns);
+        lanes |= (uint32_t)gap << lane;
+    }
+    return lanes;
+}
+
 static void write_d(sim_warp *warp, const ptx_instr *instr, const bound *f, const mma_product *p, const gaps *g) {
+    static const gaps none;
+    const bool all_defined = memcmp(g, &none, sizeof none) == 0;
     const sum_type sum = (sum_type)f->sum;
     for (int r = 0; r < elements(&instr->operands[0]); r++) {
         const ptx_operand *operand = element(&instr->operands[0], r);
-        uint32_t undefined = 0;
+        if (operand->kind != PTX_OPERAND_REGISTER)
+            continue;
+        uint64_t *to = sim_register(warp, operand->slot);
         for (int lane = 0; lane < SIM_LANES; lane++) {
-            const int row = sum_row(sum, r, lane), column = sum_column(sum, r, lane);
-            uint64_t bits = sum_bits(f, p->c[row][column], p->bits);
-            unsigned columns = 1u << column;
-            if (sum == SUM_F16) {
-                bits |= sum_bits(f, p->c[row][column + 1], p->bits) << 16;
-                columns *= 3;
-            }
-            sim_set(warp, operand, lane, bits);
-            const bool gap = (g->rows >> row & 1) || ((g->columns | g->sums[row]) & columns);
-            undefined |= (uint32_t)gap << lane;
+            const double *sums = &p->c[sum_row(sum, r, lane)][sum_column(sum, r, lane)];
+            if (sum == SUM_F32 && !p->bits)
+                to[lane] = exec_float_bits((float)*sums);
+            else if (sum == SUM_F16)
+                to[lane] = sum_bits(f, sums[0], p->bits) | sum_bits(f, sums[1], p->bits) << 16;
+            else
+                to[lane] = sum_bits(f, *sums, p->bits);
         }
-        if (operand->kind == PTX_OPERAND_REGISTER) {
-            sim_note_defined(warp, operand->slot, ~undefined, true);
+        const uint32_t undefined = all_defined ? 0 : result_gaps(sum, r, g);
+        sim_note_defined(warp, operand->slot, ~undefined, true);
+        if (undefined)
             sim_note_defined(warp, operand->slot, undefined, false);
-        }
     }
 }
 
@@ -339,8 +352,8 @@ static bool is_register_list(const ptx_operand *operand, int count, bool result)
         return false;
     for (int i = 0; i < count; i++) {
         const ptx_operand *e = element(operand, i);
-        const bool literal = e->kind == PTX_OPERAND_INTEGER || e->kind == PTX_OPERAND_REAL;
-        if (e->negated || (e->kind != PTX_OPERAND_REGISTER && !(result ? e->kind == PTX_OPERAND_SINK : literal)))
+        if (e->negated ||
+            (e->kind != PTX_OPERAND_REGISTER && e->kind != (result ? PTX_OPERAND_SINK : PTX_OPERAND_INTEGER)))
             return false;
     }
     return true;

@@ -28,8 +28,9 @@ typedef enum mma_type {
 /* Bits from one element to the next in a register. */
 int mma_type_bits(mma_type type);
 
-/* The elements of a register in order, 32 / bits of them, each `step` places behind the last. */
-void mma_decode(mma_type type, uint32_t bits, double *out, size_t step);
+/* The elements of one register in all lanes: element i of lane l goes to out[l / 4 * group + l % 4 * place + i * step].
+ */
+void mma_decode(mma_type type, const uint64_t *lanes, double *out, size_t group, size_t place, size_t step);
 
 /* Scale factors: a power of two (ue8m0, 255 is NaN), or an e4m3 whose sign is ignored. */
 double mma_scale(bool ue4m3, uint8_t code);

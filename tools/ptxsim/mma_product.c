@@ -47,27 +47,45 @@ int mma_type_bits(mma_type type) {
     return types[type].bits;
 }
 
-void mma_decode(mma_type type, uint32_t bits, double *out, size_t step) {
-    const double *table = tables[type];
+/* The lower 13 bits of a tf32 are not used (PTX ISA, "Alternate Floating-Point Data Formats"). A NaN whose payload lies
+ * there stays one. */
+static double tf32(uint64_t bits) {
+    return (double)exec_float((bits & 0x7fffffff) > 0x7f800000 ? EXEC_NAN_F32 : bits & 0xffffe000);
+}
+
+/* Inlined for each width. */
+static inline __attribute__((always_inline)) void decode_codes(const double *table, unsigned width,
+                                                               const uint64_t *lanes, double *out, size_t group,
+                                                               size_t place, size_t step) {
+    for (size_t lane = 0; lane < SIM_LANES; lane++) {
+        double *to = out + lane / 4 * group + lane % 4 * place;
+        for (unsigned i = 0; i < 32 / width; i++)
+            to[i * step] = table[lanes[lane] >> width * i & ((1u << width) - 1)];
+    }
+}
+
+void mma_decode(mma_type type, const uint64_t *lanes, double *out, size_t group, size_t place, size_t step) {
     pthread_once(&tables_once, fill_tables);
-    switch (types[type].bits) {
-    case 4:
-        for (int i = 0; i < 8; i++)
-            out[(size_t)i * step] = table[bits >> 4 * i & 15];
-        break;
-    case 8:
-        for (int i = 0; i < 4; i++)
-            out[(size_t)i * step] = table[bits >> 8 * i & 255];
-        break;
-    case 16:
-        out[0] = type == MMA_F16 ? exec_f16(bits & 0xffff) : exec_bf16(bits & 0xffff);
-        out[step] = type == MMA_F16 ? exec_f16(bits >> 16) : exec_bf16(bits >> 16);
-        break;
-    default:
-        /* The lower 13 bits of a tf32 are not used (PTX ISA, "Alternate Floating-Point Data Formats"). A NaN whose
-         * payload lies there stays one. */
-        out[0] = (double)exec_float((bits & 0x7fffffff) > 0x7f800000 ? EXEC_NAN_F32 : bits & 0xffffe000);
-        break;
+    if (types[type].bits == 8) {
+        decode_codes(tables[type], 8, lanes, out, group, place, step);
+        return;
+    }
+    if (types[type].bits == 4) {
+        decode_codes(tables[type], 4, lanes, out, group, place, step);
+        return;
+    }
+    for (size_t lane = 0; lane < SIM_LANES; lane++) {
+        double *to = out + lane / 4 * group + lane % 4 * place;
+        const uint64_t bits = lanes[lane];
+        if (type == MMA_F16) {
+            to[0] = exec_f16(bits & 0xffff);
+            to[step] = exec_f16(bits >> 16 & 0xffff);
+        } else if (type == MMA_BF16) {
+            to[0] = exec_bf16(bits);
+            to[step] = exec_bf16(bits >> 16);
+        } else {
+            to[0] = tf32(bits);
+        }
     }
 }
 

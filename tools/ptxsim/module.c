@@ -9,8 +9,8 @@
 #include "target.h"
 
 static const sim_op *const op_tables[] = {
-    sim_ops_integer, sim_ops_float, sim_ops_half,    sim_ops_convert, sim_ops_move,  sim_ops_memory,
-    sim_ops_control, sim_ops_warp,  sim_ops_barrier, sim_ops_async,   sim_ops_mma,   sim_ops_wgmma,
+    sim_ops_integer, sim_ops_float, sim_ops_half,    sim_ops_convert, sim_ops_move, sim_ops_memory, sim_ops_control,
+    sim_ops_call,    sim_ops_warp,  sim_ops_barrier, sim_ops_async,   sim_ops_mma,  sim_ops_wgmma,  sim_ops_tcgen05,
 };
 
 /* ---- Binding ---- */
@@ -64,6 +64,8 @@ static bool bind_module(ptx_module *module, char *error, size_t error_size) {
         return false;
     }
     for (int f = 0; f < module->num_functions; f++) {
+        if (!module->functions[f].is_entry)
+            continue; /* what kernels call has become part of them */
         for (int i = 0; i < module->functions[f].num_instrs; i++) {
             ptx_instr *instr = &module->functions[f].instrs[i];
             if (bind(instr, what, sizeof what) && target_has(&target, instr, what, sizeof what))

@@ -299,6 +299,11 @@ static void enter_scope(parser *p) {
     p->scope_references[p->depth++] = p->references.count;
 }
 
+static int *target_of(ptx_instr *instr, const parser_reference *reference) {
+    ptx_operand *operand = &instr->operands[reference->operand];
+    return reference->element < 0 ? &operand->target : &operand->elements[reference->element].target;
+}
+
 /* Branches within the scope find their labels; those of labels further out wait. */
 static void leave_scope(parser *p) {
     parser_reference *references = p->references.data;
@@ -307,7 +312,7 @@ static void leave_scope(parser *p) {
     for (size_t i = kept; i < p->references.count; i++) {
         const ptx_symbol *label = symbols_find(&p->symbols, references[i].name, references[i].length);
         if (label && label->kind == SYMBOL_LABEL && label->depth == p->symbols.depth)
-            instrs[references[i].instr].operands[references[i].operand].target = label->target;
+            *target_of(&instrs[references[i].instr], &references[i]) = label->target;
         else
             references[kept++] = references[i];
     }
@@ -325,9 +330,13 @@ static bool at_label(const parser *p) {
 
 static void parse_label(parser *p) {
     ptx_token name = parser_expect_name(p, "a label");
+    parser_expect(p, ':');
+    if (parser_accept_directive(p, ".branchtargets")) {
+        parser_branch_targets(p, &name);
+        return;
+    }
     parser_declare(p, SYMBOL_LABEL, &name)->target = (int)p->instrs.count;
     p->last_label = p->instrs.count;
-    parser_expect(p, ':');
 }
 
 static void parse_body_directive(parser *p) {
@@ -393,10 +402,6 @@ static void finish_body(parser *p, ptx_function *function) {
         parser_fail(p, "%.*s is neither a label in a scope around it nor declared",
                     (int)(lost->length < 100 ? lost->length : 100), lost->name);
     }
-    if (p->call_param_line) {
-        p->token.line = p->call_param_line;
-        parser_fail(p, ".param inside the body of %.100s: calls are not implemented", function->name);
-    }
     append_return(p);
     p->num_instrs += p->instrs.count;
     if (p->num_instrs > PARSER_MAX_INSTRS)
@@ -440,6 +445,7 @@ static void parse_function(parser *p, bool is_entry) {
     p->params.count = p->param_names.count = 0;
     if (!is_entry && parser_at(p, '('))
         parser_params(p);
+    function.num_returns = (int)p->params.count;
     ptx_token name = parser_expect_name(p, "a function's name");
     if (parser_at(p, '('))
         parser_params(p);
@@ -448,7 +454,7 @@ static void parse_function(parser *p, bool is_entry) {
             parser_fail_token(p, "a directive known before a function's body");
     }
     if (parser_accept(p, ';'))
-        return; /* a declaration: calls are refused anyway */
+        return; /* a declaration: inline.c looks for the body */
 
     define_function(p, &name);
     function.name = parser_copy(p, name.start, name.length);
@@ -560,6 +566,7 @@ void parser_module(parser *p) {
     module->variables = parser_take(p, &p->module_variables, sizeof(ptx_variable *));
     module->num_files = (int)p->files.count;
     module->files = parser_take(p, &p->files, sizeof(char *));
+    parser_inline(p);
     drop_unknown_files(module);
     parser_layout(p);
 }

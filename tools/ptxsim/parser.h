@@ -14,9 +14,10 @@
 
 /* Bounds that keep memory and time in proportion to the text; far beyond what compilers emit. */
 #define PARSER_MAX_TEXT     ((size_t)64 << 20)
-#define PARSER_MAX_DEPTH    64          /* nested { } */
+#define PARSER_MAX_DEPTH    64          /* nested { }, and nested calls */
 #define PARSER_MAX_INSTRS   (1 << 18)   /* in a module */
 #define PARSER_MAX_SLOTS    (1 << 18)   /* registers of a function */
+#define PARSER_MAX_TARGETS  4096        /* of .branchtargets */
 #define PARSER_MAX_ELEMENTS 256         /* of a vector operand */
 #define PARSER_MAX_FILES    4096        /* .file indexes */
 #define PARSER_MAX_DIMS     8           /* of an array */
@@ -45,7 +46,7 @@ typedef struct parser_list {
 /* A branch whose label has not been seen in any scope that has ended. */
 typedef struct parser_reference {
     size_t instr;
-    int operand;
+    int operand, element; /* element -1: the operand itself */
     const char *name;
     size_t length;
     const char *statement;
@@ -84,8 +85,7 @@ typedef struct parser {
     parser_list param_names;                       /* ptx_token */
     size_t scope_references[PARSER_MAX_DEPTH + 1]; /* how many there were when the scope began */
     int depth;
-    size_t last_label;   /* the instruction the last label stands before, SIZE_MAX if none */
-    int call_param_line; /* of a .param inside the body, 0 if none */
+    size_t last_label; /* the instruction the last label stands before, SIZE_MAX if none */
     int source_file, source_line;
 
     char *error;
@@ -130,9 +130,16 @@ bool parser_space(const ptx_token *token, ptx_space *space);
 /* Offsets of all variables, once all are known. */
 void parser_layout(parser *p);
 
+/* ---- Calls (inline.c) ---- */
+
+/* Puts the bodies of functions in the place of their calls, before the layout. */
+void parser_inline(parser *p);
+
 /* ---- Instructions (parser_instr.c) ---- */
 
 void parser_instruction(parser *p);
+/* The labels after .branchtargets, whose name is `name`. */
+void parser_branch_targets(parser *p, const ptx_token *name);
 /* An unguarded instruction after which nothing runs. */
 bool parser_ends_flow(const ptx_instr *instr);
 

@@ -218,27 +218,109 @@ static void parse_pair(parser *p, ptx_operand *operand) {
     operand->pair = second.slot;
 }
 
-static void parse_label_operand(parser *p, ptx_operand *operand, int index) {
-    ptx_token name = parser_expect_name(p, "a label");
+/* Operand `index` of the instruction at hand, or an element of it, is the label `name`. */
+static void refer(parser *p, ptx_operand *operand, int index, int element, const ptx_token *name) {
     operand->kind = PTX_OPERAND_LABEL;
     operand->slot = operand->pair = -1;
     parser_reference *reference = parser_push(p, &p->references, sizeof *reference);
     reference->instr = p->instrs.count;
     reference->operand = index;
-    reference->name = name.start;
-    reference->length = name.length;
+    reference->element = element;
+    reference->name = name->start;
+    reference->length = name->length;
     reference->statement = p->statement;
-    reference->line = name.line;
+    reference->line = name->line;
+}
+
+static void parse_label_operand(parser *p, ptx_operand *operand, int index) {
+    ptx_token name = parser_expect_name(p, "a label");
+    refer(p, operand, index, -1, &name);
+}
+
+/* The name of a list that .branchtargets has declared: a vector of its labels. */
+static void parse_targets_operand(parser *p, ptx_operand *operand, int index) {
+    ptx_token name = parser_expect_name(p, "the name of a list of branch targets");
+    const ptx_symbol *symbol = symbols_find(&p->symbols, name.start, name.length);
+    if (!symbol || symbol->kind != SYMBOL_TARGETS)
+        parser_fail(p, "%.*s is no list of branch targets", (int)(name.length < 100 ? name.length : 100), name.start);
+    operand->kind = PTX_OPERAND_VECTOR;
+    operand->slot = operand->pair = -1;
+    operand->num_elements = symbol->count;
+    operand->elements = parser_alloc(p, (size_t)symbol->count, sizeof *operand->elements);
+    for (int i = 0; i < symbol->count; i++)
+        refer(p, &operand->elements[i], index, i, &symbol->tokens[i]);
+}
+
+void parser_branch_targets(parser *p, const ptx_token *name) {
+    parser_list tokens = {0};
+    do {
+        if (tokens.count == PARSER_MAX_TARGETS)
+            parser_fail(p, "a list of branch targets has at most %d labels", PARSER_MAX_TARGETS);
+        const ptx_token label = parser_expect_name(p, "a label");
+        *(ptx_token *)parser_push(p, &tokens, sizeof label) = label;
+    } while (parser_accept(p, ','));
+    ptx_symbol *symbol = parser_declare(p, SYMBOL_TARGETS, name);
+    symbol->tokens = tokens.data;
+    symbol->count = (int)tokens.count;
+    parser_expect(p, ';');
+}
+
+/* ( a, b, ... ) of a call: variables in param space. */
+static void parse_call_list(parser *p, ptx_operand *operand) {
+    ptx_operand elements[PARSER_MAX_ELEMENTS];
+    operand->kind = PTX_OPERAND_VECTOR;
+    operand->slot = operand->pair = -1;
+    parser_expect(p, '(');
+    while (!parser_accept(p, ')')) {
+        if (operand->num_elements == PARSER_MAX_ELEMENTS)
+            parser_fail(p, "a call has at most %d parameters", PARSER_MAX_ELEMENTS);
+        ptx_operand *element = &elements[operand->num_elements++];
+        memset(element, 0, sizeof *element);
+        parse_scalar(p, element);
+        if (element->kind != PTX_OPERAND_SYMBOL || element->variable->space != PTX_LOCAL || element->offset != 0)
+            parser_fail(p, "only variables of the .param space are passed to calls");
+        if (!parser_at(p, ')'))
+            parser_expect(p, ',');
+    }
+    if (!operand->num_elements)
+        return;
+    operand->elements = parser_alloc(p, (size_t)operand->num_elements, sizeof elements[0]);
+    memcpy(operand->elements, elements, (size_t)operand->num_elements * sizeof elements[0]);
+}
+
+/* [(results),] name [, (parameters)]: three operands, the name first. */
+static void parse_call(parser *p, ptx_instr *instr) {
+    ptx_operand *function = &instr->operands[0], *returns = &instr->operands[1], *params = &instr->operands[2];
+    instr->num_operands = 3;
+    *function = *returns = *params = (ptx_operand){.kind = PTX_OPERAND_VECTOR, .slot = -1, .pair = -1};
+    if (parser_at(p, '(')) {
+        parse_call_list(p, returns);
+        parser_expect(p, ',');
+    }
+    const ptx_token name = parser_expect_kind(p, TOKEN_WORD, "a function's name");
+    int slot;
+    if (is_register(symbols_resolve(&p->symbols, name.start, name.length, &slot)))
+        parser_fail(p, "calls through a register are not implemented");
+    function->kind = PTX_OPERAND_FUNCTION;
+    function->name = parser_copy(p, name.start, name.length);
+    if (parser_accept(p, ','))
+        parse_call_list(p, params);
 }
 
 static void parse_operands(parser *p, ptx_instr *instr) {
-    bool branch = strcmp(instr->opcode, "bra") == 0;
+    const bool branch = strcmp(instr->opcode, "bra") == 0, indexed = strcmp(instr->opcode, "brx") == 0;
+    if (strcmp(instr->opcode, "call") == 0) {
+        parse_call(p, instr);
+        return;
+    }
     do {
         if (instr->num_operands == PTX_MAX_OPERANDS)
             parser_fail(p, "an instruction has at most %d operands", PTX_MAX_OPERANDS);
         ptx_operand *operand = &instr->operands[instr->num_operands];
         if (branch) {
             parse_label_operand(p, operand, instr->num_operands);
+        } else if (indexed && instr->num_operands == 1) {
+            parse_targets_operand(p, operand, 1);
         } else if (parser_at(p, '{')) {
             operand->kind = PTX_OPERAND_VECTOR;
             operand->slot = operand->pair = -1;
@@ -274,8 +356,6 @@ static void parse_opcode(parser *p, ptx_instr *instr) {
         add_modifier(p, instr, parser_copy(p, p->token.start + 1, p->token.length - 1));
         parser_advance(p);
     }
-    if (strcmp(instr->opcode, "call") == 0)
-        parser_fail(p, "instruction call is not implemented");
 }
 
 void parser_instruction(parser *p) {
@@ -288,7 +368,7 @@ void parser_instruction(parser *p) {
         instr.guard = parse_predicate(p);
     }
     parse_opcode(p, &instr);
-    if (!parser_at(p, ';'))
+    if (!parser_at(p, ';') || strcmp(instr.opcode, "call") == 0)
         parse_operands(p, &instr);
     if (!parser_at(p, ';'))
         parser_fail_token(p, "\",\" or \";\"");
@@ -302,7 +382,7 @@ void parser_instruction(parser *p) {
 }
 
 bool parser_ends_flow(const ptx_instr *instr) {
-    static const char *const opcodes[] = {"ret", "exit", "bra", "trap"};
+    static const char *const opcodes[] = {"ret", "exit", "bra", "brx", "trap"};
     for (size_t i = 0; i < sizeof opcodes / sizeof opcodes[0]; i++) {
         if (instr->guard < 0 && strcmp(instr->opcode, opcodes[i]) == 0)
             return true;

@@ -241,19 +241,17 @@ void parser_variables(parser *p, ptx_space space, bool is_extern) {
         parse_declarator(p, &each);
         check_variable(p, &each, space, is_extern);
         ptx_variable *variable = parser_alloc(p, 1, sizeof *variable);
+        /* Parameters of calls live in the frame of the function that calls. */
         variable->name = parser_copy(p, each.name.start, each.name.length);
-        variable->space = space;
+        variable->space = space == PTX_PARAM ? PTX_LOCAL : space;
         variable->align = each.align;
         variable->size = is_extern ? 0 : each.bytes;
         parser_declare(p, SYMBOL_VARIABLE, &each.name)->variable = variable;
         if (parser_accept(p, '='))
             variable->init = parse_initialiser(p, &each, space);
-        if (space == PTX_PARAM)
-            p->call_param_line = p->token.line; /* fails at the call, or at the end of the body */
-        bool own = p->function && (space == PTX_SHARED || space == PTX_LOCAL);
+        bool own = p->function && (variable->space == PTX_SHARED || variable->space == PTX_LOCAL);
         parser_list *list = own ? &p->variables : &p->module_variables;
-        if (space != PTX_PARAM)
-            *(ptx_variable **)parser_push(p, list, sizeof variable) = variable;
+        *(ptx_variable **)parser_push(p, list, sizeof variable) = variable;
     } while (parser_accept(p, ','));
     parser_expect(p, ';');
 }

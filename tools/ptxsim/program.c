@@ -8,11 +8,12 @@
 #include <string.h>
 
 /* Opcodes whose first operand is a value or a place even where it is a register, not a result. */
-static const char *const without_result[] = {"bar", "barrier", "nanosleep", "setmaxnreg", "wgmma", "mma", "brx", NULL};
+static const char *const without_result[] = {"bar", "barrier", "nanosleep", "setmaxnreg", "wgmma",
+                                             "mma", "tcgen05", "brx",       NULL};
 
 /* Opcodes that change something other lanes, warps or CTAs can see. */
-static const char *const with_effect[] = {"st",      "atom", "red",  "cp",    "mbarrier", "bar",
-                                          "barrier", "ret",  "exit", "wgmma", "fence",    NULL};
+static const char *const with_effect[] = {"st",  "atom", "red",   "cp",    "mbarrier", "bar", "barrier",
+                                          "ret", "exit", "wgmma", "fence", "tcgen05",  NULL};
 
 static const char *const any_defined[] = {"and", "or", "selp", NULL};
 
@@ -23,8 +24,13 @@ static bool listed(const char *const *list, const char *opcode) {
     return false;
 }
 
+/* tcgen05.ld, with a second result if it has .red. */
+static bool is_tensor_load(const ptx_instr *instr) {
+    return strcmp(instr->opcode, "tcgen05") == 0 && ptx_has(instr, "ld");
+}
+
 static bool has_result(const ptx_instr *instr) {
-    return !listed(without_result, instr->opcode) || ptx_has(instr, "red");
+    return is_tensor_load(instr) || !listed(without_result, instr->opcode) || ptx_has(instr, "red");
 }
 
 typedef struct collector {
@@ -79,6 +85,7 @@ static bool unchecked(const ptx_instr *instr, int i) {
 
 static void prepare(sim_step *step, const ptx_instr *instr, collector *out) {
     bool result = has_result(instr), address = false;
+    int results = !result ? 0 : is_tensor_load(instr) && ptx_has(instr, "red") ? 2 : 1;
     *step = (sim_step){.instr = instr,
                        .exec = instr->exec,
                        .guard = instr->guard,
@@ -88,7 +95,7 @@ static void prepare(sim_step *step, const ptx_instr *instr, collector *out) {
     for (int i = 0; i < instr->num_operands; i++) {
         address |= instr->operands[i].kind == PTX_OPERAND_ADDRESS;
         if (!unchecked(instr, i))
-            collect_operand(out, &instr->operands[i], false, result && i == 0);
+            collect_operand(out, &instr->operands[i], false, i < results);
     }
     step->num_reads = (uint16_t)(out->count - step->first_slot);
     size_t start = out->count;
@@ -97,9 +104,9 @@ static void prepare(sim_step *step, const ptx_instr *instr, collector *out) {
             collect_operand(out, &instr->operands[i], false, false);
     step->num_unchecked = (uint16_t)(out->count - start);
     start = out->count;
-    if (result && instr->num_operands > 0)
-        collect_operand(out, &instr->operands[0], true, true);
-    else if (strcmp(instr->opcode, "wgmma") == 0 && instr->num_operands > 0)
+    for (int i = 0; i < results && i < instr->num_operands; i++)
+        collect_operand(out, &instr->operands[i], true, true);
+    if (strcmp(instr->opcode, "wgmma") == 0 && instr->num_operands > 0)
         collect_operand(out, &instr->operands[0], true, true);
     step->num_writes = (uint16_t)(out->count - start);
 

@@ -29,6 +29,7 @@ typedef enum ptx_operand_kind {
     PTX_OPERAND_ADDRESS,  /* [base + offset], base a register (slot >= 0) or a variable; tensor copies: [base, {...}] */
     PTX_OPERAND_VECTOR,   /* {a, b, ...}: elements */
     PTX_OPERAND_LABEL,    /* target: index of the instruction it stands before */
+    PTX_OPERAND_FUNCTION, /* name, of what is called */
     PTX_OPERAND_SINK      /* _ */
 } ptx_operand_kind;
 
@@ -38,6 +39,8 @@ typedef struct ptx_variable {
     size_t align, size; /* size 0: extern, as large as the launch's dynamic shared memory */
     size_t offset;      /* in its space: static shared memory, param space, or the module's global or const image */
     uint8_t *init;      /* size bytes, or NULL for zeros */
+    struct ptx_variable *original, *copy; /* of inline.c: of an inlined function's variable */
+    int copy_for;
 } ptx_variable;
 
 typedef struct ptx_operand {
@@ -48,7 +51,7 @@ typedef struct ptx_operand {
     int pair;     /* second result register of "d|p"; -1 if none */
     uint64_t bits;
     double real;
-    char *name; /* special register */
+    char *name; /* special register, function */
     const ptx_variable *variable;
     int64_t offset;
     int target;
@@ -97,8 +100,8 @@ typedef struct ptx_instr {
 typedef struct ptx_function {
     char *name;
     bool is_entry;
-    ptx_variable *params;
-    int num_params;
+    ptx_variable *params; /* of a function that is called: the results come first */
+    int num_params, num_returns;
     size_t param_bytes;
     int num_slots; /* registers; every one is a 64-bit slot for each lane */
     ptx_instr *instrs;
@@ -149,10 +152,12 @@ extern const sim_op sim_ops_convert[];
 extern const sim_op sim_ops_move[];
 extern const sim_op sim_ops_memory[];
 extern const sim_op sim_ops_control[];
+extern const sim_op sim_ops_call[];
 extern const sim_op sim_ops_warp[];
 extern const sim_op sim_ops_barrier[];
 extern const sim_op sim_ops_async[];
 extern const sim_op sim_ops_mma[];
 extern const sim_op sim_ops_wgmma[];
+extern const sim_op sim_ops_tcgen05[];
 
 #endif

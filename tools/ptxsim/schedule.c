@@ -120,7 +120,7 @@ static sim_result check_registers(sim_warp *warp, const sim_step *step, uint32_t
             if (warp->register_pending[slots[i]])
                 return sim_fault(
                     warp, step->instr, lowest_lane(mask),
-                    "operand %d is a register that a wgmma under way still owns (wait for its group first)",
+                    "operand %d is a register that a wgmma or tcgen05.ld under way still owns (wait for it first)",
                     operand_with_slot(step->instr, slots[i]));
     uint32_t every = mask, any = 0;
     for (int i = 0; i < inputs; i++) {
@@ -282,7 +282,7 @@ static sim_result run_step(sim_warp *warp, sim_slice *slice, bool *runs) {
             return sim_fault(warp, step->instr, lowest_lane(undefined), "the guard is undefined");
         if (warp->register_pending[step->guard])
             return sim_fault(warp, step->instr, lowest_lane(s->group),
-                             "the guard is a register that a wgmma still owns");
+                             "the guard is a register that a wgmma or tcgen05.ld still owns");
         pass &= guard_mask(warp, step);
         if (!pass) {
             s->group_pc++;

@@ -13,6 +13,7 @@ typedef enum symbol_kind {
     SYMBOL_RANGE,    /* slots slot .. slot + count - 1, named name0, name1, ... */
     SYMBOL_VARIABLE,
     SYMBOL_LABEL, /* target */
+    SYMBOL_TARGETS, /* names of labels: tokens, count */
     SYMBOL_FUNCTION
 } symbol_kind;
 
@@ -26,6 +27,7 @@ typedef struct ptx_symbol {
     int target;
     bool defined; /* a function with a body */
     ptx_variable *variable;
+    const struct ptx_token *tokens;
     /* Dynamic shared memory starts at another offset in each function: the view of the function numbered view_of. */
     ptx_variable *view;
     int view_of;
