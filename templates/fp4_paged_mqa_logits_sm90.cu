@@ -51,6 +51,7 @@ constexpr int BOXES = TILE_TOKENS / BOX_TOKENS;
 /* Interleaved scales of half a block lie all over the block's scales. */
 constexpr int BOX_SCALE_BYTES = (SCALES_INTERLEAVED ? BLOCK_SIZE : BOX_TOKENS) * GROUPS;
 constexpr int BOX_SCALE_PITCH = BOX_SCALE_BYTES < 128 ? 128 : BOX_SCALE_BYTES; /* TMA writes to multiples of 128 bytes */
+constexpr int MAP_ROW_BYTES = BOX_TOKENS * ROW_BYTES < 1024 ? BOX_TOKENS * ROW_BYTES : 1024;
 constexpr int K_BYTES = TILE_TOKENS * ROW_BYTES;
 constexpr int SCALE_BYTES = BOXES * BOX_SCALE_PITCH;
 
@@ -59,7 +60,7 @@ constexpr int SCALE_BYTES = BOXES * BOX_SCALE_PITCH;
 
 /* Kernel argument; laid out alike in src/launch/sm90.c. */
 struct Arguments {
-    TensorMap k;      /* [num_blocks, block_size, D/2] bytes */
+    TensorMap k;      /* [num_blocks, block_size * D/2 / MAP_ROW_BYTES, MAP_ROW_BYTES / 4] words */
     TensorMap scales; /* [num_blocks, block_size] elements of D/32 bytes */
     const unsigned char *q;
     i64 q_stride_b, q_stride_t;   /* bytes */
@@ -179,7 +180,8 @@ struct Loader {
         const int row = BLOCK_SIZE > TILE_TOKENS ? token % BLOCK_SIZE : 0;
 #pragma unroll
         for (int box = 0; box < BOXES; box++) {
-            tma_load_3d(layout.k(kv.stage) + box * BOX_TOKENS * ROW_BYTES, &args.k, full, 0, row, blocks[box],
+            tma_load_3d(layout.k(kv.stage) + box * BOX_TOKENS * ROW_BYTES, &args.k, full, 0,
+                        row * ROW_BYTES / MAP_ROW_BYTES, blocks[box],
                         EVICT_FIRST);
             tma_load_2d(layout.scales(kv.stage) + box * BOX_SCALE_PITCH, &args.scales, full,
                         SCALES_INTERLEAVED ? 0 : row, blocks[box], EVICT_FIRST);
@@ -356,6 +358,52 @@ __device__ __forceinline__ const unsigned char *key_scales(const Layout &layout,
     }
 }
 
+/* Packed pairs of 16-bit numbers. */
+__device__ __forceinline__ u32 max_pair(u32 x, u32 y) {
+    u32 z;
+    asm("max.u16x2 %0, %1, %2;" : "=r"(z) : "r"(x), "r"(y));
+    return z;
+}
+__device__ __forceinline__ u32 min_pair(u32 x, u32 y) {
+    u32 z;
+    asm("min.u16x2 %0, %1, %2;" : "=r"(z) : "r"(x), "r"(y));
+    return z;
+}
+__device__ __forceinline__ u32 quad_or(u32 x) {
+    x |= __shfl_xor_sync(FULL_WARP, x, 1);
+    return x | __shfl_xor_sync(FULL_WARP, x, 2);
+}
+
+/* The scales of two rows, the first in the lower halves of the words: the largest of each row's, and how far the one of
+ * this lane's quarter is below it. */
+struct ScalePair {
+    u32 largest, shifts;
+
+    __device__ __forceinline__ ScalePair(const unsigned char *first, const unsigned char *second, int quarter) {
+        constexpr u32 BYTES = 0x00ff00ffu;
+        u32 own;
+        if constexpr (GROUPS == 4) {
+            const u32 x = *reinterpret_cast<const u32 *>(first);
+            const u32 y = *reinterpret_cast<const u32 *>(second);
+            const u32 lower = permute_bytes(x, y, 0x5410);
+            const u32 upper = permute_bytes(x, y, 0x7632);
+            largest = max_pair(max_pair(lower & BYTES, lower >> 8 & BYTES), max_pair(upper & BYTES, upper >> 8 & BYTES));
+            own = permute_bytes(x, y, static_cast<u32>(quarter * 0x1111 + 0x4400)) & BYTES;
+        } else {
+            const u32 both = *reinterpret_cast<const unsigned short *>(first) |
+                             static_cast<u32>(*reinterpret_cast<const unsigned short *>(second)) << 16;
+            largest = max_pair(both & BYTES, both >> 8 & BYTES);
+            own = both >> (8 * group_of(quarter)) & BYTES;
+        }
+        shifts = largest - own;
+    }
+
+    /* Bit 15 of a half is set if a shift is above MAX_SHIFT or a scale is NaN. */
+    __device__ __forceinline__ u32 suspicious() const {
+        return ((shifts + 0x7ff17ff1u) | (largest + 0x7f017f01u)) & 0x80008000u;
+    }
+};
+
 /* ---- Wild scores ---------------------------------------------------------------------------------------------- */
 
 /* Scores a token against a slot from the packed numbers, by one warp: lanes deal out the heads. */
@@ -392,7 +440,7 @@ __device__ __forceinline__ float score_apart(const unsigned char *key, const uns
 
 /* The wild scores of this warp's 16 rows: those of `wild` tokens (bit 0: row lane / 4, bit 1: 8 rows on) and of wild slots.
  * Nothing of it is kept in the registers of the usual case. */
-__device__ __noinline__ void score_wild(const CommonArguments &args, Layout layout, int kv_stage, int q_stage, int request,
+__device__ __forceinline__ void score_wild(const CommonArguments &args, Layout layout, int kv_stage, int q_stage, int request,
                                         int start, u32 wild) {
     const u32 lower = __ballot_sync(FULL_WARP, wild & 1);
     const u32 upper = __ballot_sync(FULL_WARP, wild & 2);
@@ -447,12 +495,11 @@ struct Scorer {
     int token;    /* of this lane in its tile; NO_TOKEN: there is no such chunk, or the token is wild */
     int exponent; /* of the token */
 
-    /* The keys of two rows, and what is known of their scales. */
+    /* The keys of two rows, as wgmma's A operand. */
     struct Keys {
         u32 a[STEPS][4];
         u32 largest;    /* scale of row r in the lower half, of row r + 8 in the upper */
-        u32 wild;       /* bit 0: row r, bit 1: row r + 8 */
-        bool any_apart; /* in the warp: wild rows, or a wild slot */
+        u32 suspicious; /* of the scales that this lane has seen */
     };
 
     /* In the end a lane holds one row (token) of one slot: lane & 1 chooses between rows r and r + 8 of its quad, lane & 2
@@ -462,48 +509,6 @@ struct Scorer {
     }
     __device__ __forceinline__ static bool upper_slot() {
         return lane_id() & 2;
-    }
-
-    /* Packed pairs of 16-bit numbers. */
-    __device__ __forceinline__ static u32 max_pair(u32 x, u32 y) {
-        u32 z;
-        asm("max.u16x2 %0, %1, %2;" : "=r"(z) : "r"(x), "r"(y));
-        return z;
-    }
-    __device__ __forceinline__ static u32 quad_max_pair(u32 x) {
-        x = max_pair(x, __shfl_xor_sync(FULL_WARP, x, 1));
-        return max_pair(x, __shfl_xor_sync(FULL_WARP, x, 2));
-    }
-    __device__ __forceinline__ static u32 quad_or(u32 x) {
-        x |= __shfl_xor_sync(FULL_WARP, x, 1);
-        return x | __shfl_xor_sync(FULL_WARP, x, 2);
-    }
-
-    /* The case that some scale of the warp's rows is NaN or out of reach: zeros need no scale, so without theirs it may yet
-     * be all right. */
-    __device__ __forceinline__ static void sort_out(const u32 (&words)[2][LANE_WORDS], u32 scales, u32 &largest, u32 &shifts,
-                                                 u32 &wild) {
-        u32 zeros = 0;
-#pragma unroll
-        for (int half = 0; half < 2; half++) {
-            u32 any = 0;
-#pragma unroll
-            for (int i = 0; i < LANE_WORDS; i++)
-                any |= words[half][i] & 0x77777777u;
-            if (GROUPS == 2)
-                any |= __shfl_xor_sync(FULL_WARP, any, 1);
-            zeros |= any == 0 ? 0xffffu << (16 * half) : 0u;
-        }
-        const u32 nans = (scales + 0x7f017f01u) & 0x80008000u;
-        const u32 needed = scales & ~zeros;
-        largest = quad_max_pair(needed);
-        shifts = (largest - needed) & ~zeros;
-        const u32 bad = quad_or(nans | ((shifts + 0x7ff17ff1u) & 0x80008000u));
-        wild = (bad >> 15 & 1) | (bad >> 30 & 2);
-        if (wild & 1)
-            shifts &= 0xffff0000u;
-        if (wild & 2)
-            shifts &= 0x0000ffffu;
     }
 
     /* Bytes from the scales of row r to those of row r + 8. */
@@ -518,18 +523,10 @@ struct Scorer {
         const unsigned char *scale = shared_pointer<unsigned char>(first_scales + kv.stage * SCALE_BYTES);
         if (SCALES_INTERLEAVED)
             scale += start / TILE_TOKENS % 2 * 2 * GROUPS;
-        const u32 scales =
-            static_cast<u32>(scale[0]) | static_cast<u32>(scale[EIGHT_ROWS_OF_SCALES]) << 16;
-        u32 largest = quad_max_pair(scales);
-        u32 shifts = largest - scales;
-        keys.wild = 0;
-        keys.any_apart = any_wild_slot;
-        /* Bit 15 of a half is set if a shift is above MAX_SHIFT or a scale is NaN. */
-        if (__any_sync(FULL_WARP, ((shifts + 0x7ff17ff1u) | (largest + 0x7f017f01u)) & 0x80008000u)) {
-            sort_out(words, scales, largest, shifts, keys.wild);
-            keys.any_apart |= __any_sync(FULL_WARP, keys.wild != 0);
-        }
-        keys.largest = largest;
+        const ScalePair scales(scale, scale + EIGHT_ROWS_OF_SCALES, lane_id() & 3);
+        keys.largest = scales.largest;
+        keys.suspicious = scales.suspicious();
+        const u32 shifts = min_pair(scales.shifts, MAX_SHIFT * 0x10001u);
         const uint2 *table = shared_pointer<uint2>(shift_table);
 #pragma unroll
         for (int half = 0; half < 2; half++) {
@@ -542,6 +539,31 @@ struct Scorer {
             }
         }
         return keys;
+    }
+
+    /* Which of the lane's two rows are wild (bit 0: row r, bit 1: row r + 8), if some scale is suspicious. A group of zeros
+     * that is too far below the largest needs no scale, though. */
+    __device__ __forceinline__ u32 wild_rows(int start) const {
+        const int r = warp_row() + lane_id() / 4;
+        const unsigned char *first = key_scales(layout, kv.stage, r, start);
+        const ScalePair scales(first, first + EIGHT_ROWS_OF_SCALES, lane_id() & 3);
+        u32 wild = 0;
+#pragma unroll
+        for (int half = 0; half < 2; half++) {
+            u32 words[LANE_WORDS];
+            load_words(words, key(layout, kv.stage, r + 8 * half), lane_id() & 3);
+            u32 any = 0;
+#pragma unroll
+            for (int i = 0; i < LANE_WORDS; i++)
+                any |= words[i] & 0x77777777u;
+            if (GROUPS == 2)
+                any |= __shfl_xor_sync(FULL_WARP, any, 1);
+            const int largest = static_cast<int>(scales.largest >> (16 * half) & 0xffff);
+            const int shift = static_cast<int>(scales.shifts >> (16 * half) & 0xffff);
+            if (largest == NAN_SCALE || (shift > MAX_SHIFT && any != 0))
+                wild |= 1u << half;
+        }
+        return quad_or(wild);
     }
 
     __device__ __forceinline__ void store_sums() {
@@ -558,7 +580,7 @@ struct Scorer {
             const bool stores = s + 1 < CHUNK_SLOTS || !upper_slot();
             const float sum = kept + __shfl_xor_sync(FULL_WARP, sent, 2);
             store_if(stores && token < limits[slot + s], row + (slot + s) * args.out_stride + token,
-                     scale_by_power(sum, exponent + exponents[slot + s]));
+                     scale_by_power(sum, exponent + (stores ? exponents[slot + s] : 0)));
         }
     }
 
@@ -599,21 +621,24 @@ struct Scorer {
     __device__ __forceinline__ void score_tile(int start) {
         mbarrier_wait(layout.full(kv.stage), kv.parity);
         Keys keys = load_keys(start);
-        if (keys.any_apart)
-            score_wild(args, layout, kv.stage, q.stage, request, start, keys.wild);
+        const bool odd = lane_id() & 1;
+        const int next_exponent = static_cast<int>(odd ? keys.largest >> 16 : keys.largest & 0xffff);
+        score_chunk(keys, 0, start + tile_row(), next_exponent);
+        /* Seldom; and only now, as to know it before the first wgmma would delay that. */
+        if (any_wild_slot || __any_sync(FULL_WARP, keys.suspicious != 0)) {
+            const u32 wild = wild_rows(start);
+            score_wild(args, layout, kv.stage, q.stage, request, start, wild);
+            if (wild >> (odd ? 1 : 0) & 1)
+                token = NO_TOKEN;
+        }
         __syncwarp();
         if (lane_id() == 0)
-            mbarrier_arrive(layout.empty(kv.stage)); /* the keys are in registers */
+            mbarrier_arrive(layout.empty(kv.stage));
         kv.advance(args.stages);
-
-        const bool odd = lane_id() & 1;
-        const int next_token = keys.wild >> (odd ? 1 : 0) & 1 ? NO_TOKEN : start + tile_row();
-        const int next_exponent = static_cast<int>(odd ? keys.largest >> 16 : keys.largest & 0xffff);
-        if constexpr (CHUNKS == 1) {
-            score_chunk(keys, 0, next_token, next_exponent);
-        } else {
+        if constexpr (CHUNKS > 1) {
+            const int next_token = token;
 #pragma unroll 1
-            for (int next_slot = 0; next_slot < SLOTS; next_slot += CHUNK_SLOTS)
+            for (int next_slot = CHUNK_SLOTS; next_slot < SLOTS; next_slot += CHUNK_SLOTS)
                 score_chunk(keys, next_slot, next_token, next_exponent);
         }
     }
@@ -644,7 +669,7 @@ struct Scorer {
         const int r = warp_row() + lane_id() / 4;
         const int quad_lane = lane_id() & 3;
         first_keys = shared_address(key(layout, 0, r)) + quad_lane * 4 * LANE_WORDS;
-        first_scales = shared_address(key_scales(layout, 0, r, 0)) + group_of(quad_lane);
+        first_scales = shared_address(key_scales(layout, 0, r, 0));
         keep(first_keys);
         keep(first_scales);
         shift_table = layout.table();

@@ -61,14 +61,14 @@ static attns_status encode_q(const attns_driver *driver, const attns_logits_args
                   swizzle_of(p->head_dim), CU_TENSOR_MAP_L2_PROMOTION_L2_256B);
 }
 
-/* The values of the pool as [num_blocks, block_size, row_bytes]: one box is the part of a block that a tile takes. */
-static attns_status encode_k(const attns_driver *driver, const attns_logits_args *args, int row_bytes,
-                             CUtensorMapSwizzle swizzle, CUtensorMap *map) {
+/* The values of the pool as [num_blocks, block_size, D]: one box is the part of a block that a tile takes. */
+static attns_status encode_k(const attns_driver *driver, const attns_logits_args *args, CUtensorMap *map) {
     const attns_problem *const p = &args->problem;
-    const cuuint64_t sizes[3] = {(cuuint64_t)row_bytes, (cuuint64_t)p->block_size, (cuuint64_t)args->num_blocks};
-    const cuuint64_t strides[2] = {(cuuint64_t)row_bytes, (cuuint64_t)args->kv.stride[0]};
-    const cuuint32_t box[3] = {(cuuint32_t)row_bytes, (cuuint32_t)min(p->block_size, TILE_TOKENS), 1};
-    return encode(driver, map, CU_TENSOR_MAP_DATA_TYPE_UINT8, 3, args->kv.data, sizes, strides, box, swizzle,
+    const cuuint64_t sizes[3] = {(cuuint64_t)p->head_dim, (cuuint64_t)p->block_size, (cuuint64_t)args->num_blocks};
+    const cuuint64_t strides[2] = {(cuuint64_t)p->head_dim, (cuuint64_t)args->kv.stride[0]};
+    const cuuint32_t box[3] = {(cuuint32_t)p->head_dim, (cuuint32_t)min(p->block_size, TILE_TOKENS), 1};
+    return encode(driver, map, CU_TENSOR_MAP_DATA_TYPE_UINT8, 3, args->kv.data, sizes, strides, box,
+                  swizzle_of(p->head_dim),
                   CU_TENSOR_MAP_L2_PROMOTION_L2_256B);
 }
 
@@ -88,7 +88,7 @@ static attns_status launch_fp8(const attns_logits_args *args, const attns_kernel
     const attns_problem *const p = &args->problem;
     fp8_kernel_arguments arguments;
     ATTNS_TRY(encode_q(use->driver, args, &arguments.q));
-    ATTNS_TRY(encode_k(use->driver, args, p->head_dim, swizzle_of(p->head_dim), &arguments.k));
+    ATTNS_TRY(encode_k(use->driver, args, &arguments.k));
     ATTNS_TRY(encode_scales(use->driver, args, p->head_dim, CU_TENSOR_MAP_DATA_TYPE_FLOAT32,
                             min(p->block_size, TILE_TOKENS), &arguments.scales));
     attns_fill_common_arguments(args, &arguments.common);
@@ -96,12 +96,27 @@ static attns_status launch_fp8(const attns_logits_args *args, const attns_kernel
     return attns_launch_persistent(args, use, &arguments.common, &arguments, stream);
 }
 
-/* A token's scales are one element: D/32 bytes. Its numbers are not swizzled, as lanes read them, not wgmma. */
+/* The numbers of the pool, which lanes read, not wgmma: not swizzled, so that rows may be long, which TMA likes better than
+ * tokens of 64 bytes. One box is the part of a block that a tile takes. */
+static attns_status encode_packed_k(const attns_driver *driver, const attns_logits_args *args, CUtensorMap *map) {
+    const attns_problem *const p = &args->problem;
+    const int token_bytes = p->head_dim / 2;
+    const int box_bytes = min(p->block_size, TILE_TOKENS) * token_bytes;
+    const int row_bytes = min(box_bytes, 1024);
+    const cuuint64_t sizes[3] = {(cuuint64_t)(row_bytes / 4), (cuuint64_t)(p->block_size * token_bytes / row_bytes),
+                                 (cuuint64_t)args->num_blocks};
+    const cuuint64_t strides[2] = {(cuuint64_t)row_bytes, (cuuint64_t)args->kv.stride[0]};
+    const cuuint32_t box[3] = {(cuuint32_t)(row_bytes / 4), (cuuint32_t)(box_bytes / row_bytes), 1};
+    return encode(driver, map, CU_TENSOR_MAP_DATA_TYPE_UINT32, 3, args->kv.data, sizes, strides, box,
+                  CU_TENSOR_MAP_SWIZZLE_NONE, CU_TENSOR_MAP_L2_PROMOTION_L2_256B);
+}
+
+/* A token's scales are one element: D/32 bytes. */
 static attns_status launch_fp4(const attns_logits_args *args, const attns_kernel_use *use, CUstream stream) {
     const attns_problem *const p = &args->problem;
     const int row_bytes = p->head_dim / 2;
     fp4_kernel_arguments arguments;
-    ATTNS_TRY(encode_k(use->driver, args, row_bytes, CU_TENSOR_MAP_SWIZZLE_NONE, &arguments.k));
+    ATTNS_TRY(encode_packed_k(use->driver, args, &arguments.k));
     ATTNS_TRY(encode_scales(use->driver, args, row_bytes,
                             p->head_dim == 128 ? CU_TENSOR_MAP_DATA_TYPE_UINT32 : CU_TENSOR_MAP_DATA_TYPE_UINT16,
                             p->kv_sf_interleaved ? p->block_size : min(p->block_size, TILE_TOKENS),

@@ -49,14 +49,19 @@ static int stages_that_fit(const attns_problem *p, const attns_target *target, c
     return attns_plan_stages(&plan, ctas_per_sm);
 }
 
-/* Measured on an H200: three CTAs on an SM while a thread's 128 registers hold everything, otherwise two, with 168, so that
- * one expands keys while another multiplies. */
+/* Measured on an H200: as many CTAs on an SM as registers allow, as each of them waits for memory, shuffles and products most
+ * of the time. A quarter of an SM has 512 registers for each lane, which its warps share; so with CTAs of 5 warps a thread has
+ * 168 if two share an SM, 128 if three do, 96 if four do. */
 static cta_shape choose_shape(const attns_problem *p, attns_plan *plan) {
     cta_shape shape = {.q_stages = 1};
     shape.slots_per_chunk = attns_slots_per_wgmma(p->num_heads, p->next_n, MAX_COLUMNS);
     shape.chunks = attns_divide_up(p->next_n, shape.slots_per_chunk);
     plan->min_ctas_per_sm = stages_that_fit(p, &plan->target, &shape, 2) >= MIN_STAGES ? 2 : 1;
-    plan->max_ctas_per_sm = plan->min_ctas_per_sm == 2 && p->next_n * p->num_heads <= 64 ? 3 : plan->min_ctas_per_sm;
+    const int columns = shape.slots_per_chunk * p->num_heads;
+    int most = columns <= 64 ? 4 : columns <= 128 ? 3 : 2;
+    while (most > plan->min_ctas_per_sm && stages_that_fit(p, &plan->target, &shape, most) < MIN_STAGES)
+        most--;
+    plan->max_ctas_per_sm = plan->min_ctas_per_sm == 1 ? 1 : most;
     const cta_shape two_stages = {shape.slots_per_chunk, shape.chunks, 2};
     if (stages_that_fit(p, &plan->target, &two_stages, plan->max_ctas_per_sm) >= GOOD_STAGES)
         shape = two_stages;
@@ -79,6 +84,7 @@ attns_status attns_plan_fp4_sm90(const attns_problem *p, attns_plan *plan) {
     const int accumulators = columns / 2;
     const int keys = p->head_dim / 8;
     const int weights = columns / 4;
+    const bool room_for_weights = plan->max_ctas_per_sm <= 2 && accumulators + keys + weights <= 112;
     char a_operands[64], b_operand[16];
     snprintf(a_operands, sizeof a_operands, "{%%%d, %%%d, %%%d, %%%d}", accumulators, accumulators + 1, accumulators + 2,
              accumulators + 3);
@@ -96,7 +102,7 @@ attns_status attns_plan_fp4_sm90(const attns_problem *p, attns_plan *plan) {
     attns_plan_set(plan, "CHUNK_A", a_operands);
     attns_plan_set(plan, "CHUNK_B", b_operand);
     attns_plan_set_int(plan, "SCALES_INTERLEAVED", p->kv_sf_interleaved);
-    attns_plan_set_int(plan, "WEIGHTS_IN_REGISTERS", shape.chunks == 1 && accumulators + keys + weights <= 112);
+    attns_plan_set_int(plan, "WEIGHTS_IN_REGISTERS", shape.chunks == 1 && room_for_weights);
     attns_plan_set(plan, "OUT_TYPE", attns_output_type(p->out_dtype));
     return ATTNS_OK;
 }
