@@ -277,7 +277,7 @@ static attns_status compile_and_publish(attns_context *ctx, const attns_plan *pl
     char meta[512];
     snprintf(meta, sizeof meta, "kernel=%s\narch=%s\nentry=%s\nregisters=%d\nspill_bytes=%d\ncompiler=NVRTC %d.%d\n",
              plan->name, arch, plan->entry, image->registers, image->spill_bytes, version / 1000, version % 1000 / 10);
-    image->cached = attns_cache_store(ctx->cache, key, (uint32_t)version, meta, image->data, image->size);
+    image->cached = attns_cache_store(ctx->cache, key, attns_nvrtc_build(nvrtc), meta, image->data, image->size);
     if (!image->cached)
         keep(ctx, key, image);
     return ATTNS_OK;

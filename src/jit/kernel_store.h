@@ -47,7 +47,7 @@ typedef struct attns_image {
 
 /* The image of a plan: from disk, else compiled and published (a failed compile never is). `build` as in
  * attns_cache_lookup: a serving call passes 0 (any NVRTC's cubin of this very source is good, and NVRTC stays
- * unopened), precompile passes the version it would compile with, so that an upgrade recompiles. A cubin that no cache
+ * unopened), precompile passes the build it would compile with, so that an upgrade recompiles. A cubin that no cache
  * directory takes is kept in the context. Without may_compile a miss is ATTNS_ERROR_WOULD_COMPILE. Takes no lock of the
  * context for longer than a list walk: compiles of several threads run side by side. */
 attns_status attns_image_get(attns_context *ctx, const attns_plan *plan, bool may_compile, uint32_t build,

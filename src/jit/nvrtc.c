@@ -88,6 +88,47 @@ static void load_builtins(attns_nvrtc *library) {
     attns_strbuf_free(&beside);
 }
 
+typedef struct build_id_search {
+    uintptr_t base;
+    uint16_t folded;
+} build_id_search;
+
+/* Folds the GNU build id of the object at `base`: the note of that name and type in its headers (System V ABI, "Note
+ * Section"; ld's --build-id). */
+static int find_build_id(struct dl_phdr_info *object, size_t size, void *user) {
+    (void)size;
+    build_id_search *search = user;
+    if (object->dlpi_addr != search->base)
+        return 0;
+    for (int i = 0; i < object->dlpi_phnum; i++) {
+        const ElfW(Phdr) *header = &object->dlpi_phdr[i];
+        const char *at = (const char *)(object->dlpi_addr + header->p_vaddr);
+        const char *end = at + header->p_memsz;
+        while (header->p_type == PT_NOTE && (size_t)(end - at) >= sizeof(ElfW(Nhdr))) {
+            ElfW(Nhdr) note;
+            memcpy(&note, at, sizeof note);
+            const size_t name_size = ((size_t)note.n_namesz + 3) / 4 * 4, id_size = ((size_t)note.n_descsz + 3) / 4 * 4;
+            at += sizeof note;
+            if (name_size > (size_t)(end - at) || id_size > (size_t)(end - at) - name_size)
+                break;
+            if (note.n_type == NT_GNU_BUILD_ID && note.n_namesz == 4 && memcmp(at, "GNU", 4) == 0)
+                for (size_t k = 0; k < note.n_descsz; k++)
+                    search->folded = (uint16_t)(search->folded * 31u + (unsigned char)at[name_size + k]);
+            at += name_size + id_size;
+        }
+    }
+    return 1;
+}
+
+static uint16_t build_id_of_handle(void *handle) {
+    struct link_map *map = NULL;
+    if (dlinfo(handle, RTLD_DI_LINKMAP, &map) != 0 || !map)
+        return 0;
+    build_id_search search = {.base = map->l_addr};
+    dl_iterate_phdr(find_build_id, &search);
+    return search.folded;
+}
+
 /* Fills version and targets from the library itself. NULL, or why it cannot be used (written to `reason`). */
 static const char *interrogate(attns_nvrtc *library, char reason[128]) {
     const char *missing = load_api(library->handle, &library->api);
@@ -99,6 +140,7 @@ static const char *interrogate(attns_nvrtc *library, char reason[128]) {
     if (library->api.version(&major, &minor) != ATTNS_NVRTC_SUCCESS)
         return "nvrtcVersion fails";
     library->version = major * 1000 + minor * 10;
+    library->build_id = build_id_of_handle(library->handle);
     if (library->version < MIN_VERSION) {
         snprintf(reason, 128, "version %d.%d, 12.8 or newer is needed", major, minor);
         return reason;
@@ -325,6 +367,10 @@ attns_status attns_nvrtc_for_arch(attns_nvrtc_set *set, const char *arch, const 
 
 const char *attns_nvrtc_path(const attns_nvrtc *nvrtc) {
     return nvrtc->path;
+}
+
+uint32_t attns_nvrtc_build(const attns_nvrtc *nvrtc) {
+    return (uint32_t)nvrtc->version << 16 | nvrtc->build_id;
 }
 
 int attns_nvrtc_version(const attns_nvrtc *nvrtc) {

@@ -24,6 +24,9 @@ attns_status attns_nvrtc_for_arch(attns_nvrtc_set *set, const char *arch, const 
 
 const char *attns_nvrtc_path(const attns_nvrtc *nvrtc);
 int attns_nvrtc_version(const attns_nvrtc *nvrtc); /* major*1000 + minor*10 */
+/* What cache entries are filed under: ascends with the version, and differs between two libraries of one version, as a
+ * patch release has it. version * 65536 plus 16 bits of the library's GNU build id. */
+uint32_t attns_nvrtc_build(const attns_nvrtc *nvrtc);
 const attns_nvrtc *attns_nvrtc_newest(const attns_nvrtc_set *set);
 const char *attns_nvrtc_archs(const attns_nvrtc_set *set); /* "sm_75 sm_80 ...", union, ascending */
 

@@ -40,10 +40,11 @@ typedef struct attns_nvrtc_api {
 
 struct attns_nvrtc {
     attns_nvrtc_api api;
-    void *handle; /* dlopen; kept open until process exit */
-    char *path;   /* the real file */
-    int version;  /* major*1000 + minor*10 */
-    int *archs;   /* 75, 80, ... ascending */
+    void *handle;      /* dlopen; kept open until process exit */
+    char *path;        /* the real file */
+    int version;       /* major*1000 + minor*10 */
+    uint16_t build_id; /* 16 bits of the library's own; 0 if it has none */
+    int *archs;        /* 75, 80, ... ascending */
     int num_archs;
     char builtins[64]; /* the companion file it needs for compiling: "libnvrtc-builtins.so.13.0" */
     bool has_builtins; /* it lies beside the library or where the loader finds it */

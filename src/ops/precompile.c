@@ -21,7 +21,7 @@
 
 typedef struct job {
     attns_plan plan;
-    uint32_t build; /* NVRTC version that would compile it; 0: no NVRTC, whatever is cached will do */
+    uint32_t build; /* of the NVRTC that would compile it; 0: no NVRTC, whatever is cached will do */
 } job;
 
 typedef struct job_list {
@@ -460,7 +460,7 @@ static attns_status find_builds(attns_context *ctx, target_list *list) {
         const attns_nvrtc *nvrtc = NULL;
         status = attns_nvrtc_for_arch(set, list->targets[i].arch, &nvrtc);
         if (status == ATTNS_OK)
-            list->builds[i] = (uint32_t)attns_nvrtc_version(nvrtc);
+            list->builds[i] = attns_nvrtc_build(nvrtc);
     }
     return status;
 }

@@ -190,12 +190,20 @@ static void test_one_source_byte_compiles_again(void **state) {
     assert_int_equal(source_of(fixture), ATTNS_FROM_DISK);
 }
 
+static uint32_t build_of(attns_context *ctx) {
+    attns_nvrtc_set *set = NULL;
+    const attns_nvrtc *nvrtc = NULL;
+    assert_int_equal(attns_context_nvrtc(ctx, &set), ATTNS_OK);
+    assert_int_equal(attns_nvrtc_for_arch(set, "sm_90a", &nvrtc), ATTNS_OK);
+    return attns_nvrtc_build(nvrtc);
+}
+
 static void test_build_number(void **state) {
     jit_fixture *fixture = *state;
     attns_plan plan = the_plan();
     fixture->params.libnvrtc_path = FAKE_NVRTC_12_8;
     attns_context *ctx = jit_context(fixture);
-    attns_image image = get(ctx, &plan, 12080);
+    attns_image image = get(ctx, &plan, build_of(ctx));
     assert_int_equal(image.source, ATTNS_FROM_COMPILER);
     attns_image_free(&image);
     attns_context_destroy(ctx);
@@ -207,8 +215,11 @@ static void test_build_number(void **state) {
     assert_int_equal(image.source, ATTNS_FROM_DISK);
     assert_contains(image.data, FAKE_CUBIN_MAGIC "12.8");
     attns_image_free(&image);
-    image = get(ctx, &plan, 99010);
+    image = get(ctx, &plan, build_of(ctx));
     assert_int_equal(image.source, ATTNS_FROM_COMPILER);
+    attns_image_free(&image);
+    image = get(ctx, &plan, build_of(ctx));
+    assert_int_equal(image.source, ATTNS_FROM_DISK);
     attns_image_free(&image);
     image = get(ctx, &plan, 0);
     assert_int_equal(image.source, ATTNS_FROM_DISK);
@@ -296,7 +307,7 @@ static void check_kept_in_memory(jit_fixture *fixture) {
     attns_plan plan = the_plan();
     attns_context *ctx = jit_context(fixture);
     int before = fake_compiles(FAKE_NVRTC_99_1);
-    attns_image first = get(ctx, &plan, 99010), second = get(ctx, &plan, 0);
+    attns_image first = get(ctx, &plan, build_of(ctx)), second = get(ctx, &plan, 0);
     assert_int_equal(first.source, ATTNS_FROM_COMPILER);
     assert_int_equal(second.source, ATTNS_FROM_MEMORY);
     assert_int_equal(second.registers, 42);

@@ -316,6 +316,24 @@ static void test_newer_nvrtc_compiles_again(void **state) {
     }
 }
 
+/* A patch release has the version of the one before and other code. */
+static void test_another_build_of_one_version_compiles_again(void **state) {
+    jit_fixture *fixture = *state;
+    const char *const libraries[] = {FAKE_NVRTC_99_1, FAKE_NVRTC_99_1_patched, FAKE_NVRTC_99_1_patched,
+                                     FAKE_NVRTC_99_1};
+    const size_t compiled[] = {5, 5, 0, 0};
+    for (int i = 0; i < 4; i++) {
+        fixture->params.libnvrtc_path = libraries[i];
+        attns_context *ctx = jit_context(fixture);
+        progress_record record;
+        attns_precompile_params params = base_params(&record);
+        run(ctx, &params);
+        assert_int_equal(record.from[ATTNS_FROM_COMPILER], compiled[i]);
+        assert_int_equal(record.from[ATTNS_FROM_DISK], 5 - compiled[i]);
+        attns_context_destroy(ctx);
+    }
+}
+
 static void test_without_nvrtc(void **state) {
     jit_fixture *fixture = *state;
     progress_record record;
@@ -367,6 +385,7 @@ int main(void) {
         TEST(test_everything_is_checked_before_anything_is_compiled),
         TEST(test_failures_do_not_stop_the_rest),
         TEST(test_newer_nvrtc_compiles_again),
+        TEST(test_another_build_of_one_version_compiles_again),
         TEST(test_without_nvrtc),
         TEST(test_without_a_cache),
     };

@@ -41,7 +41,7 @@ void fixture_close(void);
 void fixture_renew(void);
 
 /* Whether the device is the one of tools/ptxsim: a stricter machine, on which a faulty kernel may fault where a GPU
- * merely gets wrong results, and where kernels never overlap. */
+ * merely gets wrong results. */
 bool software_gpu(void);
 
 /* A seed for the next piece of data: differs from call to call, follows from fx.seed. */

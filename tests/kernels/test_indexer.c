@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * indexer_scores on the device: values, exact reads and writes, equal bits whatever the grouping, hostile contents. Every
- * test runs both formats. test_indexer_calls.c has capture, pools and large offsets. */
+ * indexer_scores on the device: values, exact reads and writes, equal bits whatever the grouping, hostile contents.
+ * Every test runs both formats. test_indexer_calls.c has capture, pools and large offsets. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -56,7 +56,8 @@ static uint8_t *run_data(const struct indexer_data *data, enum logits_placement 
 static void test_every_group_size(void **state) {
     (void)state;
     for (int rows = 1; rows <= 8; rows++)
-        run_indexer(&(struct indexer_case){.groups = 5, .rows = rows, .max_len = 700, .score_pad = rows % 3}, LOGITS_PLAIN);
+        run_indexer(&(struct indexer_case){.groups = 5, .rows = rows, .max_len = 700, .score_pad = rows % 3},
+                    LOGITS_PLAIN);
 }
 
 /* Up to and past the number of groups that a warp plans from registers, and that small CTAs are launched for. */
@@ -65,7 +66,8 @@ static void test_numbers_of_groups(void **state) {
     static const int counts[] = {1, 31, 32, 33, 65, 1025, 2, 64, 127, 1023, 1024, 5000, 30000};
     const size_t tried = software_gpu() ? 6 : sizeof counts / sizeof counts[0];
     for (size_t i = 0; i < tried; i++)
-        run_indexer(&(struct indexer_case){.groups = counts[i], .rows = 1, .min_len = -20, .max_len = 40}, LOGITS_PLAIN);
+        run_indexer(&(struct indexer_case){.groups = counts[i], .rows = 1, .min_len = -20, .max_len = 40},
+                    LOGITS_PLAIN);
 }
 
 static void test_lengths_around_units_and_pages(void **state) {
@@ -104,8 +106,8 @@ static void test_random_configurations(void **state) {
     for (int i = 0; i < count; i++) {
         struct indexer_case c;
         indexer_random_case(&r, &c, software_gpu() ? 3000 : 50000);
-        failed += !indexer_run_case(&fx.gpu, fx.ctx, fx.stream, &c, i % 3 == 2 ? LOGITS_GUARD_END : LOGITS_PLAIN, NULL,
-                                    NULL);
+        failed +=
+            !indexer_run_case(&fx.gpu, fx.ctx, fx.stream, &c, i % 3 == 2 ? LOGITS_GUARD_END : LOGITS_PLAIN, NULL, NULL);
     }
     printf("%d random configurations, %d wrong\n", count, failed);
     assert_int_equal(failed, 0);
@@ -128,23 +130,31 @@ static void test_score_rows_of_any_stride(void **state) {
     (void)state;
     static const int widths[] = {257, 300, 513, 4097};
     for (size_t i = 0; i < 4; i++) {
-        const struct indexer_case c = {.groups = 3, .rows = 2, .min_len = widths[i], .max_len = widths[i],
-                                       .score_offset = (int64_t)i, .score_pad = (int64_t)i % 2};
+        const struct indexer_case c = {.groups = 3,
+                                       .rows = 2,
+                                       .min_len = widths[i],
+                                       .max_len = widths[i],
+                                       .score_offset = (int64_t)i,
+                                       .score_pad = (int64_t)i % 2};
         run_indexer(&c, LOGITS_PLAIN);
     }
 }
 
 /* ---- Values ---- */
 
-/* A key is a single 1.0 with a power of two of its own, 2^-6 to 2^6, as value or scale: any other key's, or any other 16
- * values', shows. */
+/* A key is a single 1.0 with a power of two of its own, 2^-6 to 2^6, as value or scale: any other key's, or any other
+ * 16 values', shows. */
 static void test_values_in_closed_form(void **state) {
     (void)state;
     for (int i = 0; i < 4; i++) {
         struct indexer_data data;
         make_indexer(&data,
-                     (struct indexer_case){.groups = 4, .rows = 1 + 2 * i, .min_len = 300, .max_len = 600,
-                                           .one_cache = i == 3, .values = INDEXER_VALUES_ONE_HOT},
+                     (struct indexer_case){.groups = 4,
+                                           .rows = 1 + 2 * i,
+                                           .min_len = 300,
+                                           .max_len = 600,
+                                           .one_cache = i == 3,
+                                           .values = INDEXER_VALUES_ONE_HOT},
                      i % 2);
         uint8_t *image = run_data(&data, LOGITS_PLAIN, false);
         for (int64_t row = 0; row < data.rows; row++)
@@ -189,10 +199,10 @@ static void test_values_stay_negative(void **state) {
 static void test_values_of_every_scale_code(void **state) {
     (void)state;
     struct indexer_data data;
-    make_indexer(&data,
-                 (struct indexer_case){.groups = 1, .rows = 1, .min_len = 256, .max_len = 256,
-                                       .values = INDEXER_VALUES_ONE_HOT},
-                 true);
+    make_indexer(
+        &data,
+        (struct indexer_case){.groups = 1, .rows = 1, .min_len = 256, .max_len = 256, .values = INDEXER_VALUES_ONE_HOT},
+        true);
     memset(data.query, 0x22, 64);       /* 1.0 everywhere */
     memset(data.query_scales, 0x38, 8); /* 1.0 */
     for (int p = 0; p < 256; p++) {
@@ -241,13 +251,14 @@ static void test_values_that_are_nan(void **state) {
 
 /* ---- Equal bits ---- */
 
-/* The scores of one call again, with every row as a group of its own, and with the groups in reverse order: over the same
- * pool, tables and queries. */
+/* The scores of one call again, with every row as a group of its own, and with the groups in reverse order: over the
+ * same pool, tables and queries. */
 static void test_bits_do_not_depend_on_grouping(void **state) {
     (void)state;
     for (int i = 0; i < 4; i++) {
         struct indexer_data data;
-        make_indexer(&data, (struct indexer_case){.groups = 6, .rows = i < 2 ? 4 : 7, .min_len = 1, .max_len = 900}, i % 2);
+        make_indexer(&data, (struct indexer_case){.groups = 6, .rows = i < 2 ? 4 : 7, .min_len = 1, .max_len = 900},
+                     i % 2);
         struct indexer_device dev;
         assert_true(indexer_upload(&dev, &fx.gpu, &data, LOGITS_PLAIN));
         uint8_t *grouped = call_indexer(&dev);
@@ -288,7 +299,8 @@ static void test_bits_do_not_depend_on_grouping(void **state) {
         uint8_t *reversed = call_indexer(&dev);
         for (int64_t row = 0; row < data.rows; row++)
             assert_memory_equal(reversed + indexer_image_at(&data, row, 0),
-                                grouped + indexer_image_at(&data, data.rows - 1 - row, 0), (size_t)data.max_context * 4);
+                                grouped + indexer_image_at(&data, data.rows - 1 - row, 0),
+                                (size_t)data.max_context * 4);
         free(query), free(scales), free(lens), free(requests);
         free(grouped), free(alone), free(reversed);
         gpu_buffer_free(&fx.gpu, &len_buffer);
@@ -306,15 +318,19 @@ static void test_hostile_lengths(void **state) {
     run_indexer(&(struct indexer_case){.groups = 10, .rows = 2, .lens = lens, .max_context = 200}, LOGITS_GUARD_END);
 }
 
-/* Pages and requests out of range read as zeros, whatever lies around the pool; those past a group's length do no harm. */
+/* Pages and requests out of range read as zeros, whatever lies around the pool; those past a group's length do no harm.
+ */
 static void test_hostile_pages_and_requests(void **state) {
     (void)state;
     struct rng r = rng_make(next_seed());
     for (int i = 0; i < 12; i++) {
         struct indexer_data data;
         make_indexer(&data,
-                     (struct indexer_case){.groups = i < 6 ? 9 : 40, .rows = 1 + i % 8, .max_len = 500,
-                                           .bare_scores = true, .one_cache = i % 4 == 3},
+                     (struct indexer_case){.groups = i < 6 ? 9 : 40,
+                                           .rows = 1 + i % 8,
+                                           .max_len = 500,
+                                           .bare_scores = true,
+                                           .one_cache = i % 4 == 3},
                      i % 2);
         const int32_t hostile[] = {-1,
                                    INT32_MIN,

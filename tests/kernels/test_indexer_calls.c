@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Calls of indexer_scores one after another: captured, replayed, over pools of other strides, over memory of many GiB. */
+ * Calls of indexer_scores one after another: captured, replayed, over pools of other strides, over memory of many GiB.
+ */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -170,10 +171,11 @@ static void test_offsets_beyond_4_gib(void **state) {
         struct indexer_data data;
         struct indexer_device dev;
         struct gpu_buffer pool, scores;
-        make_indexer(&data,
-                     (struct indexer_case){.groups = 1, .rows = 8, .min_len = 300, .max_len = 300, .one_cache = format,
-                                           .bare_scores = true},
-                     format);
+        make_indexer(
+            &data,
+            (struct indexer_case){
+                .groups = 1, .rows = 8, .min_len = 300, .max_len = 300, .one_cache = format, .bare_scores = true},
+            format);
         const size_t page_bytes = (size_t)data.page_stride;
         const size_t bytes = (size_t)4564 * STRIDE + page_bytes, score_bytes = ((size_t)7 * ROW_STRIDE + 300) * 4;
         if (bytes + score_bytes + (64u << 20) > free_memory()) {

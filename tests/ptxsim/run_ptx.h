@@ -27,6 +27,7 @@ typedef struct ptx_run {
     size_t in_words;
     uint32_t *out;
     size_t out_words;
+    bool out_is_fresh; /* nothing has written out yet, for the machine */
     char fault[2048]; /* result: the report, or "" */
 } ptx_run;
 
@@ -64,6 +65,8 @@ static inline bool run_ptx(const char *body, ptx_run *run) {
     sim_device_init(&device);
     if (run->out_words)
         assert_true(sim_range_add(&device, (uint64_t)(uintptr_t)run->out, run->out_words * 4, true));
+    if (run->out_is_fresh)
+        assert_true(sim_range_track(&device, (uint64_t)(uintptr_t)run->out));
     if (run->in_words)
         assert_true(sim_range_add(&device, (uint64_t)(uintptr_t)run->in, run->in_words * 4, false));
     uint64_t params[2] = {(uint64_t)(uintptr_t)run->out, (uint64_t)(uintptr_t)run->in};

@@ -178,7 +178,6 @@ static void test_refused_forms(void **state) {
         "red.global.cas.b32 [%out], %r1, %r1;\nret;\n",
         "ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%r1}, [%r2];\nret;\n",
         "prefetch.shared.L1 [%r2];\nret;\n",
-        "fence.proxy.tensormap::generic.acquire.gpu [%out], 128;\nret;\n",
         "cp.async.cg.shared.global [%r2], [%in], 16, 4, 4;\nret;\n",
         "cp.reduce.async.bulk.global.shared::cta.bulk_group.add.u32 [%out], [%r2], 16;\nret;\n",
         "mbarrier.init.shared::cta.b32 [%r2], 1;\nret;\n",

@@ -9,7 +9,8 @@
 #include "race.h"
 #include "sim.h"
 
-#define SIM_MAX_WARPS 32 /* of a CTA */
+#define SIM_MAX_WARPS        32 /* of a CTA */
+#define SHADOW_UNINITIALISED 255
 
 /* ---- Operations under way ---- */
 
@@ -69,7 +70,7 @@ typedef struct sim_mbarrier {
 
 struct sim_async_state {
     uint8_t *writer; /* per byte of shared memory: 1 + the warp whose ordinary store it holds, until that warp's proxy
-                        fence */
+                        fence. SHADOW_UNINITIALISED: a copy's, of global memory that nothing had written */
     size_t dirty_begin[SIM_MAX_WARPS], dirty_end[SIM_MAX_WARPS]; /* where each warp has such bytes */
     sim_mbarrier *mbarriers;                                     /* per 8 bytes of shared memory */
     size_t mbarriers_begin, mbarriers_end;                       /* indices ever used */
@@ -80,7 +81,8 @@ struct sim_async_state {
     size_t num_finished, finished_capacity;
     /* Where shared memory was last read without having been written. */
     const ptx_instr *undefined_instr;
-    size_t undefined_offset;
+    uint64_t undefined_address; /* shared offset, or global */
+    bool undefined_global;
     const char *undefined_why;
 };
 
@@ -122,6 +124,10 @@ bool shadow_check_async_read(sim_warp *warp, const ptx_instr *instr, int lane, s
 
 /* Notes that the instruction has read undefined bytes, and says so for a message ("" if none has). */
 void shadow_note_undefined(sim_warp *warp, const ptx_instr *instr, size_t offset, size_t size);
+void shadow_note_global(sim_warp *warp, const ptx_instr *instr, uint64_t address);
+/* A copy has filled these bytes with global memory that nothing had written. */
+void shadow_set_uninitialised(sim_cta *cta, size_t offset, size_t size);
+bool shadow_uninitialised(const sim_cta *cta, size_t offset, size_t size);
 /* Same for bytes whose last write is not ordered before. */
 void shadow_note_race(sim_warp *warp, const ptx_instr *instr, size_t offset);
 void sim_undefined_note(const sim_cta *cta, char *text, size_t size);

@@ -37,6 +37,7 @@ static CUresult push(CUcontext ctx) {
 }
 
 static void destroy(CUcontext ctx) {
+    queue_drain_context(ctx);
     stream_remove_all(ctx);
     for (object *at = driver.objects, *next; at; at = next) {
         next = at->next;
@@ -177,5 +178,8 @@ CUresult CUDAAPI cuCtxGetId(CUcontext ctx, unsigned long long *id) {
 
 CUresult CUDAAPI cuCtxSynchronize(void) {
     ENTER_CONTEXT();
-    LEAVE(capture_check_wait(ctx, NULL));
+    CUresult result = capture_check_wait(ctx, NULL);
+    if (result == CUDA_SUCCESS)
+        queue_drain_context(ctx);
+    LEAVE(result == CUDA_SUCCESS ? ctx->sticky : result);
 }

@@ -14,6 +14,9 @@ static CUresult submit_and_wait(CUcontext ctx, operation *op) {
     CUresult result = capture_check_unsafe();
     if (result == CUDA_SUCCESS)
         result = submit(ctx, CU_STREAM_LEGACY, op);
+    CUstream legacy;
+    if (result == CUDA_SUCCESS && stream_find(ctx, CU_STREAM_LEGACY, &legacy) == CUDA_SUCCESS)
+        queue_drain_stream(legacy);
     return result == CUDA_SUCCESS ? ctx->sticky : result;
 }
 

@@ -110,9 +110,14 @@ CUresult CUDAAPI cuGraphLaunch(CUgraphExec exec, CUstream handle) {
         stream->capture->invalidated = true;
         LEAVE(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
     }
-    for (size_t i = 0; i < exec->num_operations && ctx->sticky == CUDA_SUCCESS; i++)
-        operation_run(ctx, &exec->operations[i]);
-    LEAVE(CUDA_SUCCESS);
+    for (size_t i = 0; i < exec->num_operations && result == CUDA_SUCCESS; i++) {
+        operation copy;
+        result = operation_copy(&copy, &exec->operations[i]) ? queue_work(stream, &copy) : CUDA_ERROR_OUT_OF_MEMORY;
+        operation_free(&copy);
+        if (result == CUDA_SUCCESS && operation_uses_pageable(&exec->operations[i]))
+            queue_drain_stream(stream);
+    }
+    LEAVE(result);
 }
 
 CUresult CUDAAPI cuGraphExecDestroy(CUgraphExec exec) {

@@ -1,53 +1,18 @@
 /* SPDX-License-Identifier: MIT
  *
- * Kernel launches: what the driver refuses, running the machine, and reports of faults. */
+ * Kernel launches: what the driver refuses, and running the machine. */
 #include "driver_state.h"
-#include "ptxsim.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- Faults ---- */
-
-/* A report is text; which error a device would give follows from its first line. The first row that fits counts, and
- * what fits none is an unspecified launch failure. */
-static const struct {
-    const char *says;
-    CUresult code;
-} fault_codes[] = {
-    {"deadlock", CUDA_ERROR_LAUNCH_TIMEOUT},
-    {"livelock", CUDA_ERROR_LAUNCH_TIMEOUT},
-    {"not a multiple of", CUDA_ERROR_MISALIGNED_ADDRESS},
-    {"allocation", CUDA_ERROR_ILLEGAL_ADDRESS},
-    {"out of bounds", CUDA_ERROR_ILLEGAL_ADDRESS},
-    {"out of range", CUDA_ERROR_ILLEGAL_ADDRESS},
-    {"read-only", CUDA_ERROR_ILLEGAL_ADDRESS},
-    {"the CTA has", CUDA_ERROR_ILLEGAL_ADDRESS},
-};
-
-void context_fault(CUcontext ctx, const char *report) {
-    size_t line = strcspn(report, "\n"), rows = sizeof fault_codes / sizeof *fault_codes, row = 0;
-    while (row < rows && !memmem(report, line, fault_codes[row].says, strlen(fault_codes[row].says)))
-        row++;
-    ctx->sticky = row < rows ? fault_codes[row].code : CUDA_ERROR_LAUNCH_FAILED;
-    snprintf(driver.last_fault, sizeof driver.last_fault, "%s", report);
-    driver_say("%s", report);
-}
-
-const char *ptxsim_last_fault(void) {
-    static _Thread_local char copy[sizeof driver.last_fault];
-    driver_lock();
-    memcpy(copy, driver.last_fault, sizeof copy);
-    driver_unlock();
-    return copy;
-}
-
 /* ---- Running ---- */
 
-void kernel_run(CUcontext ctx, const operation *op) {
+void kernel_run(CUstream stream, const operation *op) {
+    CUcontext ctx = stream->base.ctx;
     CUfunction function = op->kernel.function;
     if (!object_is(OBJECT_FUNCTION, function) || function->base.id != op->kernel.function_id) {
-        context_fault(ctx, "a graph launches a kernel whose module has been unloaded");
+        context_fault(ctx, "a graph launches a kernel whose module has been unloaded", NULL);
         return;
     }
     sim_launch launch = {
@@ -63,9 +28,19 @@ void kernel_run(CUcontext ctx, const operation *op) {
         .num_sms = driver.model.num_sms,
         .tensor_bits = driver.model.tensor_bits,
         .grid_id = driver.launches,
+        .keep_race = true,
+        .ignore_races = driver.ignore_races,
     };
     uint64_t number = driver.launches++;
-    if (sim_run(&launch))
+    if (!op->kernel.overlaps || op->kernel.chain != stream->chain)
+        queue_forget_kernels(stream);
+    stream->chain = op->kernel.chain;
+    launch.before = stream->before;
+    launch.num_before = stream->num_before;
+    bool done = sim_run(&launch);
+    if (launch.race)
+        queue_note_kernel(stream, launch.race, launch.waited_first);
+    if (done)
         return;
     char report[sizeof driver.last_fault];
     snprintf(report, sizeof report,
@@ -73,7 +48,7 @@ void kernel_run(CUcontext ctx, const operation *op) {
              "dynamic shared memory; PTXSIM_SEED=%llu",
              launch.fault, (unsigned long long)number, launch.grid.x, launch.grid.y, launch.grid.z, launch.block.x,
              launch.block.y, launch.block.z, launch.dynamic_shared_bytes, (unsigned long long)driver.seed);
-    context_fault(ctx, report);
+    context_fault(ctx, report, &launch);
 }
 
 /* ---- Launching ---- */
@@ -114,13 +89,14 @@ static CUresult check_shape(const struct CUfunc_st *function, const CUlaunchConf
     return CUDA_SUCCESS;
 }
 
-/* Programmatic dependent launch is accepted; here the kernel before has always completed. */
-static CUresult check_attributes(const struct CUfunc_st *function, const CUlaunchConfig *c) {
+static CUresult check_attributes(const struct CUfunc_st *function, const CUlaunchConfig *c, bool *overlaps) {
     for (unsigned i = 0; i < c->numAttrs; i++) {
         const CUlaunchAttribute *a = &c->attrs[i];
         switch (a->id) {
         case CU_LAUNCH_ATTRIBUTE_IGNORE:
+            break;
         case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION:
+            *overlaps = a->value.programmaticStreamSerializationAllowed != 0;
             break;
         case CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION:
             if (a->value.clusterDim.x == 1 && a->value.clusterDim.y == 1 && a->value.clusterDim.z == 1)
@@ -172,6 +148,7 @@ static CUresult launch(CUcontext ctx, const CUlaunchConfig *config, CUfunction f
     if (!config || (config->numAttrs && !config->attrs))
         return CUDA_ERROR_INVALID_VALUE;
     CUresult result = stream_find(ctx, config->hStream, &stream);
+    bool overlaps = false;
     if (result != CUDA_SUCCESS)
         return result;
     CUkernel kernel = (CUkernel)(void *)function;
@@ -182,7 +159,7 @@ static CUresult launch(CUcontext ctx, const CUlaunchConfig *config, CUfunction f
     if (result == CUDA_SUCCESS)
         result = check_shape(function, config);
     if (result == CUDA_SUCCESS)
-        result = check_attributes(function, config);
+        result = check_attributes(function, config, &overlaps);
     operation op = {.kind = OPERATION_KERNEL};
     if (result == CUDA_SUCCESS)
         result = collect_params(function->code, params, extra, &op.kernel.params);
@@ -194,6 +171,8 @@ static CUresult launch(CUcontext ctx, const CUlaunchConfig *config, CUfunction f
     op.kernel.block = (sim_dim){config->blockDimX, config->blockDimY, config->blockDimZ};
     op.kernel.dynamic_shared = config->sharedMemBytes;
     op.kernel.param_bytes = function->code->param_bytes;
+    op.kernel.overlaps = overlaps;
+    op.kernel.chain = stream->capture ? stream->base.id : 0;
     return stream_submit(stream, &op);
 }
 

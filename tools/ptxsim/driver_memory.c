@@ -72,6 +72,8 @@ CUresult memory_add(CUcontext ctx, size_t bytes, bool host, CUdeviceptr *address
         free(added);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
+    if (!host)
+        sim_range_track(&driver.device, added->start); /* without memory for it, nothing is reported */
     added->next = allocations;
     allocations = added;
     if (!host)
@@ -125,6 +127,8 @@ CUresult CUDAAPI cuMemFree(CUdeviceptr address) {
     if (!address)
         LEAVE(CUDA_SUCCESS);
     CUresult result = capture_check_unsafe();
+    if (result == CUDA_SUCCESS)
+        queue_drain_context(ctx); /* it waits, as on a device */
     LEAVE(result == CUDA_SUCCESS ? memory_remove(address, false) : result);
 }
 
@@ -144,6 +148,8 @@ CUresult CUDAAPI cuMemAllocHost(void **address, size_t bytes) {
 CUresult CUDAAPI cuMemFreeHost(void *address) {
     ENTER_CONTEXT();
     CUresult result = capture_check_unsafe();
+    if (result == CUDA_SUCCESS)
+        queue_drain_context(ctx);
     LEAVE(result == CUDA_SUCCESS ? memory_remove((CUdeviceptr)(uintptr_t)address, true) : result);
 }
 

@@ -91,6 +91,8 @@ static CUresult load(CUlibrary *out, const void *image, CUcontext ctx, unsigned 
 }
 
 void library_remove(CUlibrary library) {
+    queue_drain_context(NULL);
+    queue_forget_all_kernels(); /* they may be of this library */
     for (object *at = driver.objects, *next; at; at = next) {
         next = at->next;
         if (at->kind == OBJECT_FUNCTION && ((CUfunction)(void *)at)->library == library) {

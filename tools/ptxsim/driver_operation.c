@@ -59,21 +59,35 @@ static void set_memory(uint64_t to, unsigned value, size_t count, unsigned width
     }
 }
 
-void operation_run(CUcontext ctx, const operation *op) {
+bool operation_uses_pageable(const operation *op) {
+    const sim_device *device = &driver.device; /* page-locked memory is registered there, too */
+    return op->kind == OPERATION_COPY && op->copy.bytes > 0 &&
+           (!sim_range_covers(device, op->copy.to, op->copy.bytes, true) ||
+            !sim_range_covers(device, op->copy.from, op->copy.bytes, false));
+}
+
+void operation_run(CUstream stream, const operation *op) {
+    CUcontext ctx = stream->base.ctx;
     if (op->kind == OPERATION_KERNEL) {
-        kernel_run(ctx, op);
+        kernel_run(stream, op);
         return;
     }
+    queue_forget_kernels(stream); /* other work waits for the kernels before it */
     /* A replayed graph may hold addresses that have been freed since. */
     const char *defect = range_defect(op);
     if (defect) {
         char text[256];
         describe(op, defect, text, sizeof text);
-        context_fault(ctx, text);
+        context_fault(ctx, text, NULL);
     } else if (op->kind == OPERATION_COPY) {
         memmove(host(op->copy.to), host(op->copy.from), op->copy.bytes);
+        if (op->copy.to_device && op->copy.from_device)
+            sim_copy_valid(&driver.device, op->copy.to, op->copy.from, op->copy.bytes);
+        else if (op->copy.to_device)
+            sim_set_valid(&driver.device, op->copy.to, op->copy.bytes);
     } else {
         set_memory(op->set.to, op->set.value, op->set.count, op->set.width);
+        sim_set_valid(&driver.device, op->set.to, op->set.count * op->set.width);
     }
 }
 

@@ -71,6 +71,12 @@ CUresult CUDAAPI cuInit(unsigned flags) {
         }
         const char *seed = getenv("PTXSIM_SEED");
         driver.seed = seed && *seed ? strtoull(seed, NULL, 0) : 1;
+        driver.random = driver.seed;
+        const char *races = getenv("PTXSIM_RACES"), *on_fault = getenv("PTXSIM_ON_FAULT");
+        const char *file = getenv("PTXSIM_REPORT");
+        driver.ignore_races = races && strcmp(races, "0") == 0;
+        driver.exit_on_fault = on_fault && strcmp(on_fault, "exit") == 0;
+        snprintf(driver.report_file, sizeof driver.report_file, "%s", file ? file : "");
         sim_device_init(&driver.device);
         driver.initialised = true;
     }

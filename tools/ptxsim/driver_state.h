@@ -4,8 +4,8 @@
  * operations on streams.
  *
  * Every entry point holds one lock (driver_lock) while it looks at or changes anything but the calling thread's own
- * stack of contexts. Work runs to its end when it is queued, also under the lock, so memory never changes beneath a
- * kernel. */
+ * stack of contexts. Work runs to its end in some entry point, also under the lock, so memory never changes beneath a
+ * kernel (driver_queue.c). */
 #ifndef PTXSIM_DRIVER_STATE_H_
 #define PTXSIM_DRIVER_STATE_H_
 
@@ -20,6 +20,7 @@
 
 #include "device.h"
 #include "memory.h"
+#include "race.h"
 #include "sim.h"
 
 /* ---- Objects ---- */
@@ -65,6 +66,11 @@ struct CUstream_st {
     bool blocking;   /* synchronises with the legacy stream */
     bool is_default; /* the legacy or a per-thread stream of its context */
     capture *capture;
+    struct queued *first, *last; /* work not done yet (driver_queue.c) */
+    /* Kernels that may still run when the next one starts, if that is launched so; of one chain of launches. */
+    struct race_launch **before;
+    int num_before;
+    uint64_t chain;
     uint64_t capture_steps, joined_steps; /* equal: all that was captured here has been joined by another stream */
 };
 
@@ -73,8 +79,9 @@ struct CUevent_st {
     bool timed, recorded;
     double seconds;   /* when it was recorded */
     capture *capture; /* recorded last in this capture */
-    uint64_t stream;  /* id of the stream captured from, and its capture_steps then */
+    uint64_t stream;  /* id of the stream, and its capture_steps then */
     uint64_t steps;
+    uint64_t number; /* in the queue of that stream */
 };
 
 /* One module of PTX. CUmodule and CUlibrary are both this. */
@@ -112,6 +119,8 @@ typedef struct operation {
         size_t dynamic_shared;
         uint8_t *params; /* malloc, or NULL */
         size_t param_bytes;
+        bool overlaps;  /* programmatic dependent launch: may start before the kernel before it has ended */
+        uint64_t chain; /* stream that it was captured in; 0: it was not */
     } kernel;
     struct {
         uint64_t to, from;
@@ -158,6 +167,9 @@ typedef struct driver_state {
     unsigned primary_users;
     size_t allocated; /* bytes of device memory in use */
     uint64_t seed, launches;
+    uint64_t queued, random;
+    bool ignore_races, exit_on_fault; /* PTXSIM_RACES=0, PTXSIM_ON_FAULT=exit */
+    char report_file[4096];           /* PTXSIM_REPORT */
     char last_fault[4096];
 } driver_state;
 
@@ -214,7 +226,7 @@ void memory_remove_all(CUcontext ctx);
 CUresult stream_find(CUcontext ctx, CUstream handle, CUstream *stream);
 void stream_remove_all(CUcontext ctx);
 
-/* Queues the operation: captured, or run at once. Takes over operation->kernel.params in every case. */
+/* Queues the operation, or captures it. Takes over operation->kernel.params in every case. */
 CUresult stream_submit(CUstream stream, operation *op);
 /* Whether work in this stream is refused because of captures under way; invalidates those it disturbs. */
 CUresult capture_check_stream(CUstream stream);
@@ -227,16 +239,39 @@ void capture_forget_stream(CUstream stream);
 void graph_remove(CUgraph graph); /* with its nodes */
 double seconds_now(void);
 
+/* ---- Queued work (driver_queue.c) ---- */
+
+/* Takes over work->kernel.params if it succeeds. */
+CUresult queue_work(CUstream stream, operation *work);
+CUresult queue_record(CUstream stream, CUevent event);
+CUresult queue_wait(CUstream stream, CUevent event);
+/* Whether the stream has something that was queued up to this number. */
+bool queue_pending(uint64_t stream_id, uint64_t number);
+/* Work until nothing is left of the stream, the context (NULL: all), or before the event. */
+void queue_drain_stream(CUstream stream);
+void queue_drain_context(CUcontext ctx);
+void queue_drain_event(CUevent event);
+/* Whether somebody who asks for the state of something unfinished is to learn that it is not ready; else it is to be
+ * finished now. Rarely true, because work does not go on by itself. */
+bool queue_poll(void);
+/* A kernel has run in the stream: what it accessed is known until the kernels before the next one are certainly done. */
+void queue_note_kernel(CUstream stream, struct race_launch *accesses, bool waited_first);
+void queue_forget_kernels(CUstream stream);
+void queue_forget_all_kernels(void);
+
 /* ---- Operations (driver_operation.c, driver_launch.c) ---- */
 
 CUresult operation_check(const operation *op);
-/* Runs it in `ctx`. What fails here is what would fail on a device: it becomes sticky. */
-void operation_run(CUcontext ctx, const operation *op);
+/* Whether host memory that it touches may be gone or changed when the call has returned. */
+bool operation_uses_pageable(const operation *op);
+/* Runs it in the stream's context. What fails here is what would fail on a device: it becomes sticky. */
+void operation_run(CUstream stream, const operation *op);
 bool operation_copy(operation *to, const operation *from); /* false: out of memory */
 void operation_free(operation *op);
-void kernel_run(CUcontext ctx, const operation *op);
-/* Keeps and prints the report, and makes the code that fits it sticky. */
-void context_fault(CUcontext ctx, const char *report);
+void kernel_run(CUstream stream, const operation *op);
+/* Keeps, prints and records the report, and makes the code that fits it sticky. `launch`: whose fault it is, or NULL. May
+ * end the process (PTXSIM_ON_FAULT). (driver_report.c) */
+void context_fault(CUcontext ctx, const char *report, const sim_launch *launch);
 
 /* ---- Code (driver_module.c) ---- */
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Streams and events. Work is done when it is queued, so a stream is always idle and an event complete. */
+ * Streams and events. */
 #include "driver_state.h"
 
 #include <time.h>
@@ -49,6 +49,7 @@ void stream_remove_all(CUcontext ctx) {
         next = at->next;
         if (at->kind == OBJECT_STREAM && at->ctx == ctx) {
             capture_forget_stream((CUstream)(void *)at);
+            queue_forget_kernels((CUstream)(void *)at);
             object_remove(at);
             next = driver.objects; /* a capture that ends takes its graph out of the list, too */
         }
@@ -63,7 +64,10 @@ CUresult stream_submit(CUstream stream, operation *op) {
         result = capture_append(stream->capture, op);
         stream->capture_steps++;
     } else if (result == CUDA_SUCCESS) {
-        operation_run(stream->base.ctx, op);
+        result = queue_work(stream, op);
+        /* What touches such memory is done when the call returns. */
+        if (result == CUDA_SUCCESS && operation_uses_pageable(op))
+            queue_drain_stream(stream);
     }
     operation_free(op);
     return result;
@@ -86,6 +90,8 @@ CUresult CUDAAPI cuStreamDestroy(CUstream stream) {
     if (!object_is(OBJECT_STREAM, stream) || stream->is_default)
         LEAVE(CUDA_ERROR_INVALID_HANDLE);
     capture_forget_stream(stream);
+    queue_drain_stream(stream);
+    queue_forget_kernels(stream);
     object_remove(stream);
     LEAVE(CUDA_SUCCESS);
 }
@@ -102,20 +108,26 @@ CUresult CUDAAPI cuStreamGetCtx(CUstream handle, CUcontext *stream_ctx) {
     LEAVE(CUDA_SUCCESS);
 }
 
-static CUresult wait(CUcontext ctx, CUstream handle) {
+static CUresult wait(CUcontext ctx, CUstream handle, bool query) {
     CUstream stream;
     CUresult result = stream_find(ctx, handle, &stream);
-    return result == CUDA_SUCCESS ? capture_check_wait(ctx, stream) : result;
+    if (result == CUDA_SUCCESS)
+        result = capture_check_wait(ctx, stream);
+    if (result != CUDA_SUCCESS)
+        return result;
+    if (!query || !queue_poll())
+        queue_drain_stream(stream);
+    return ctx->sticky != CUDA_SUCCESS ? ctx->sticky : stream->first ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS;
 }
 
 CUresult CUDAAPI cuStreamSynchronize(CUstream handle) {
     ENTER_CONTEXT();
-    LEAVE(wait(ctx, handle));
+    LEAVE(wait(ctx, handle, false));
 }
 
 CUresult CUDAAPI cuStreamQuery(CUstream handle) {
     ENTER_CONTEXT();
-    LEAVE(wait(ctx, handle));
+    LEAVE(wait(ctx, handle, true));
 }
 
 /* ---- Events ---- */
@@ -159,9 +171,9 @@ CUresult CUDAAPI cuEventRecord(CUevent event, CUstream handle) {
     event->steps = stream->capture_steps;
     if (!stream->capture) {
         event->recorded = true;
-        event->seconds = seconds_now();
+        result = queue_record(stream, event);
     }
-    LEAVE(CUDA_SUCCESS);
+    LEAVE(result);
 }
 
 /* Inside a capture the wait makes `stream` part of it, and joins the stream that recorded the event. */
@@ -190,6 +202,8 @@ CUresult CUDAAPI cuStreamWaitEvent(CUstream handle, CUevent event, unsigned flag
         result = capture_check_stream(stream);
     if (result == CUDA_SUCCESS && (stream->capture || event->capture) && (event->capture || event->recorded))
         result = wait_in_capture(stream, event);
+    else if (result == CUDA_SUCCESS && event->recorded)
+        result = queue_wait(stream, event);
     LEAVE(result);
 }
 
@@ -197,13 +211,22 @@ CUresult CUDAAPI cuEventQuery(CUevent event) {
     ENTER_CONTEXT();
     if (!is_event(event))
         LEAVE(CUDA_ERROR_INVALID_HANDLE);
-    LEAVE(event->capture ? CUDA_ERROR_CAPTURED_EVENT : event->base.ctx->sticky);
+    if (event->capture)
+        LEAVE(CUDA_ERROR_CAPTURED_EVENT);
+    if (event->recorded && !queue_poll())
+        queue_drain_event(event);
+    bool pending = event->recorded && queue_pending(event->stream, event->number);
+    LEAVE(event->base.ctx->sticky != CUDA_SUCCESS ? event->base.ctx->sticky
+          : pending                               ? CUDA_ERROR_NOT_READY
+                                                  : CUDA_SUCCESS);
 }
 
 CUresult CUDAAPI cuEventSynchronize(CUevent event) {
     ENTER_CONTEXT();
     if (!is_event(event))
         LEAVE(CUDA_ERROR_INVALID_HANDLE);
+    if (!event->capture && event->recorded)
+        queue_drain_event(event);
     LEAVE(event->capture ? CUDA_ERROR_CAPTURED_EVENT : event->base.ctx->sticky);
 }
 
@@ -213,6 +236,8 @@ CUresult CUDAAPI cuEventElapsedTime(float *milliseconds, CUevent start, CUevent 
         LEAVE(CUDA_ERROR_INVALID_VALUE);
     if (!is_event(start) || !is_event(end) || !start->timed || !end->timed || !start->recorded || !end->recorded)
         LEAVE(CUDA_ERROR_INVALID_HANDLE);
+    if (queue_pending(start->stream, start->number) || queue_pending(end->stream, end->number))
+        LEAVE(CUDA_ERROR_NOT_READY);
     *milliseconds = (float)((end->seconds - start->seconds) * 1e3);
     LEAVE(CUDA_SUCCESS);
 }

@@ -206,6 +206,7 @@ static void withdraw(mapping *m) {
 
 CUresult CUDAAPI cuMemUnmap(CUdeviceptr address, size_t bytes) {
     ENTER();
+    queue_drain_context(NULL);
     mapping **link = &mappings;
     while (*link && ((*link)->start != address || (*link)->bytes != bytes))
         link = &(*link)->next;

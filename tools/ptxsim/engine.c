@@ -38,7 +38,7 @@ typedef struct machine {
     sim_cta cta;
     sim_schedule *schedules;
     uint64_t *registers;
-    uint8_t *pending, *local;
+    uint8_t *pending, *local, *local_written;
     uint32_t *written;
 } machine;
 
@@ -51,6 +51,7 @@ static void machine_destroy(machine *m) {
     free(m->registers);
     free(m->pending);
     free(m->local);
+    free(m->local_written);
     free(m->written);
 }
 
@@ -65,14 +66,29 @@ static bool machine_init(machine *m, const run *r) {
     m->registers = calloc(warps * slots * SIM_LANES + 1, sizeof(uint64_t));
     m->pending = calloc(warps * slots + 1, 1);
     m->local = calloc(warps * function->local_bytes * SIM_LANES + 1, 1);
+    m->local_written = calloc(warps * function->local_bytes * SIM_LANES + 1, 1);
     m->written = calloc(warps * slots + 1, sizeof(uint32_t));
     if (r->launch->race)
         m->cta.race = race_state_new(r->launch, r->num_warps, r->shared_bytes);
-    if ((m->cta.race || !r->launch->race) && m->cta.warps && m->cta.shared && m->cta.shared_written && m->schedules && m->registers && m->pending &&
-        m->local && m->written)
+    if ((m->cta.race || !r->launch->race) && m->cta.warps && m->cta.shared && m->cta.shared_written && m->schedules &&
+        m->registers && m->pending && m->local && m->local_written && m->written)
         return true;
     machine_destroy(m);
     return false;
+}
+
+/* Registers of a thread at launch, in which setmaxnreg counts. PTX does not know them: they are what .maxnreg says,
+ * else what ptxas may use at most, so that .minnctapersm CTAs fit a multiprocessor. */
+static unsigned registers_of(const sim_launch *launch, unsigned threads) {
+    enum { OF_SM = 65536, MOST = 255 };
+    const ptx_function *function = launch->function;
+    if (function->registers > 0)
+        return (unsigned)function->registers;
+    const unsigned bound = function->max_threads > 0 ? (unsigned)function->max_threads : threads;
+    const unsigned warps = (bound + SIM_LANES - 1) / SIM_LANES;
+    const unsigned ctas = function->min_ctas > 0 ? (unsigned)function->min_ctas : 1;
+    const unsigned share = OF_SM / (warps * SIM_LANES) / ctas / 8 * 8;
+    return share < MOST ? share : MOST;
 }
 
 /* What memory and registers hold before they are written is arbitrary, but the same for the same seed. */
@@ -86,6 +102,7 @@ static void machine_reset(machine *m, const run *r, uint64_t linear) {
     memset(m->registers, 0, warps * slots * SIM_LANES * sizeof(uint64_t));
     memset(m->pending, 0, warps * slots);
     memset(m->local, 0xa5, warps * local);
+    memset(m->local_written, 0, warps * local);
     memset(m->written, 0, warps * slots * sizeof(uint32_t));
     sim_cta kept = m->cta;
     m->cta = (sim_cta){
@@ -102,6 +119,8 @@ static void machine_reset(machine *m, const run *r, uint64_t linear) {
         .random = r->launch->seed ^ (linear + 1) * UINT64_C(0xd1342543de82ef95)};
     if (m->cta.race)
         race_state_reset(m->cta.race, &m->cta);
+    const unsigned registers = registers_of(r->launch, threads);
+    m->cta.registers = registers * (unsigned)warps * SIM_LANES;
     for (size_t i = 0; i < warps; i++) {
         unsigned lanes = threads - (unsigned)i * SIM_LANES;
         m->schedules[i] = (sim_schedule){.program = &r->program,
@@ -111,10 +130,12 @@ static void machine_reset(machine *m, const run *r, uint64_t linear) {
                                          .turn = 1};
         m->cta.warps[i] = (sim_warp){.cta = &m->cta,
                                      .index = (int)i,
+                                     .max_registers = registers,
                                      .exists = lanes >= SIM_LANES ? UINT32_MAX : (UINT32_C(1) << lanes) - 1,
                                      .registers = m->registers + i * slots * SIM_LANES,
                                      .register_pending = m->pending + i * slots,
                                      .local = m->local + i * local,
+                                     .local_written = m->local_written + i * local,
                                      .schedule = &m->schedules[i]};
     }
 }
@@ -276,15 +297,18 @@ bool sim_run(sim_launch *launch) {
         sim_launch_fault(launch, "a grid of %u x %u x %u CTAs", grid.x, grid.y, grid.z);
         return false;
     }
-    launch->race = launch->ignore_races ? NULL : race_launch_new();
+    launch->race = launch->ignore_races ? NULL : race_launch_new(launch->function);
     if (!sim_program_init(&r.program, launch->function)) {
         race_launch_free(launch->race);
+        launch->race = NULL;
         sim_launch_fault(launch, "out of host memory");
         return false;
     }
     run_ctas(&r);
-    race_launch_free(launch->race);
-    launch->race = NULL;
+    if (!launch->keep_race) {
+        race_launch_free(launch->race);
+        launch->race = NULL;
+    }
     sim_program_destroy(&r.program);
     return launch->fault[0] == '\0';
 }

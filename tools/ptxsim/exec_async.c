@@ -16,6 +16,7 @@ typedef struct copy {
     size_t bytes;
     size_t to[SIM_LANES];
     const uint8_t *from[SIM_LANES];
+    race_copy_unit units[SIM_LANES];
     size_t taken[SIM_LANES]; /* bytes copied; the rest are zeros */
 } copy;
 
@@ -35,7 +36,7 @@ static sim_async_step copy_step(sim_cta *cta, struct sim_async *op) {
     for (uint32_t lanes = op->mask; lanes != 0; lanes &= lanes - 1) {
         const int lane = __builtin_ctz(lanes);
         uint8_t *to = cta->shared + c->to[lane];
-        if (!race_copy_access(race_shared(cta), op, lane, c->to[lane], c->bytes, op->group[lane] + 1) ||
+        if (!race_copy_access(race_shared(cta), op, lane, &c->units[lane], c->to[lane], c->bytes) ||
             !race_unit_access_global(op, (uint64_t)(uintptr_t)c->from[lane], c->taken[lane], RACE_READ))
             break;
         memset(to, 0, c->bytes);
@@ -43,8 +44,18 @@ static sim_async_step copy_step(sim_cta *cta, struct sim_async *op) {
             memcpy(to, c->from[lane], c->taken[lane]);
         if (!shadow_store_generic(op->warp, op->instr, c->to[lane], c->bytes))
             break;
+        for (size_t i = 0; i < c->taken[lane]; i++) {
+            if (!sim_valid(cta->launch->device, (uint64_t)(uintptr_t)c->from[lane] + i, 1))
+                shadow_set_uninitialised(cta, c->to[lane] + i, 1);
+        }
     }
     return SIM_ASYNC_DONE;
+}
+
+static void copy_destroy(struct sim_async *op) {
+    copy *c = (copy *)op;
+    for (int lane = 0; lane < SIM_LANES; lane++)
+        race_copy_free(op->warp->cta, &c->units[lane]);
 }
 
 /* Bytes to take from memory: a smaller count, or none if a predicate says so. */
@@ -100,9 +111,14 @@ static sim_result exec_copy(sim_warp *warp, const ptx_instr *instr, uint32_t mas
         return SIM_FAULT;
     c->base.step = copy_step;
     c->base.fills = copy_fills;
+    c->base.destroy = copy_destroy;
     bool ok = true;
     for (uint32_t lanes = mask; lanes != 0 && ok; lanes &= lanes - 1)
         ok = copy_prepare(c, warp, instr, __builtin_ctz(lanes));
+    for (uint32_t lanes = mask; lanes != 0 && ok; lanes &= lanes - 1) {
+        const int lane = __builtin_ctz(lanes);
+        race_copy_issue(&c->units[lane], warp, lane, c->base.group[lane] + 1);
+    }
     if (!ok) {
         sim_async_discard(&c->base);
         return SIM_FAULT;
@@ -162,10 +178,23 @@ static sim_result exec_nothing(sim_warp *warp, const ptx_instr *instr, uint32_t 
     return SIM_DONE;
 }
 
-/* data[0]: for barriers alone */
+/* Bits of data[0]: what becomes visible to the async proxy. */
+enum { BARRIERS = 1, SHARED = 2, GLOBAL = 4 };
+
 static sim_result exec_proxy_fence(sim_warp *warp, const ptx_instr *instr, uint32_t mask) {
     (void)mask;
-    shadow_proxy_fence(warp, instr->data[0] != 0);
+    if (instr->data[0] & (BARRIERS | SHARED))
+        shadow_proxy_fence(warp, !(instr->data[0] & SHARED));
+    if (instr->data[0] & GLOBAL)
+        race_proxy_fence(warp, RACE_PROXY_ASYNC);
+    return SIM_DONE;
+}
+
+/* fence.proxy.tensormap: the acquire side, which names the map, is the one that counts; the release is a fence. */
+static sim_result exec_map_fence(sim_warp *warp, const ptx_instr *instr, uint32_t mask) {
+    race_fence(warp, mask, instr->data[1] == 0);
+    if (instr->data[0])
+        race_proxy_fence(warp, RACE_PROXY_TENSORMAP);
     return SIM_DONE;
 }
 
@@ -206,9 +235,14 @@ static const form FORMS[] = {
     {"fence", "sc|acq_rel|acquire|release? cta|cluster", "", exec_fence, {1, 0}},
     {"fence", "sc|acq_rel|acquire|release? gpu|sys", "", exec_fence, {0, 0}},
     {"fence", "proxy alias", "", exec_nothing, {0, 0}},
-    {"fence", "proxy async shared::cta|shared::cluster?", "", exec_proxy_fence, {0, 0}},
-    {"fence", "proxy async global", "", exec_nothing, {0, 0}},
-    {"fence", "mbarrier_init release cluster", "", exec_proxy_fence, {1, 0}},
+    {"fence", "proxy async", "", exec_proxy_fence, {SHARED | GLOBAL, 0}},
+    {"fence", "proxy async shared::cta|shared::cluster", "", exec_proxy_fence, {SHARED, 0}},
+    {"fence", "proxy async global", "", exec_proxy_fence, {GLOBAL, 0}},
+    {"fence", "proxy tensormap::generic release cta|cluster", "", exec_map_fence, {0, 1}},
+    {"fence", "proxy tensormap::generic release gpu|sys", "", exec_map_fence, {0, 0}},
+    {"fence", "proxy tensormap::generic acquire cta|cluster", "ai", exec_map_fence, {1, 1}},
+    {"fence", "proxy tensormap::generic acquire gpu|sys", "ai", exec_map_fence, {1, 0}},
+    {"fence", "mbarrier_init release cluster", "", exec_proxy_fence, {BARRIERS, 0}},
     {"membar", "cta", "", exec_fence, {1, 0}},
     {"membar", "gl|sys", "", exec_fence, {0, 0}},
 };

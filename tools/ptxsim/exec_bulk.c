@@ -88,6 +88,19 @@ static void fill_outside(const bulk *b, uint8_t *bytes, size_t size) {
     }
 }
 
+/* Of the bytes [at, at + 16) of a row, which are in shared memory at `to`, those from global memory that nothing has
+ * written are as good as unwritten. */
+static void copy_validity(sim_cta *cta, const row *r, size_t at, size_t to) {
+    const sim_device *device = cta->launch->device;
+    const size_t begin = r->begin > at ? r->begin : at, end = r->end < at + 16 ? r->end : at + 16;
+    if (begin >= end || sim_valid(device, r->global + begin, end - begin))
+        return;
+    for (size_t i = begin; i < end; i++) {
+        if (!sim_valid(device, r->global + i, 1))
+            shadow_set_uninitialised(cta, to + (i - at), 1);
+    }
+}
+
 static sim_async_step load_step(sim_cta *cta, struct sim_async *op) {
     const bulk *b = (const bulk *)op;
     uint8_t *bytes = malloc(b->row_bytes + 1);
@@ -99,7 +112,7 @@ static sim_async_step load_step(sim_cta *cta, struct sim_async *op) {
         const row r = row_of(b, i);
         if (r.begin != 0 || r.end != b->row_bytes)
             fill_outside(b, bytes, b->row_bytes);
-        if (r.end > r.begin && !race_unit_access_global(op, r.global + r.begin, r.end - r.begin, RACE_READ))
+        if (r.end > r.begin && !race_unit_access_global(op, r.global + r.begin, r.end - r.begin, RACE_READ | RACE_BY_COPY))
             break;
         if (r.end > r.begin)
             memcpy(bytes + r.begin, (const void *)(uintptr_t)(r.global + r.begin), r.end - r.begin);
@@ -109,6 +122,7 @@ static sim_async_step load_step(sim_cta *cta, struct sim_async *op) {
                 break;
             memcpy(cta->shared + to, bytes + at, 16);
             shadow_store_async(cta, to, 16);
+            copy_validity(cta, &r, at, to);
         }
     }
     free(bytes);
@@ -140,6 +154,8 @@ static sim_async_step store_step(sim_cta *cta, struct sim_async *op) {
             break;
         if (r.end > r.begin)
             memcpy((void *)(uintptr_t)(r.global + r.begin), b->staged + i * b->row_bytes + r.begin, r.end - r.begin);
+        if (r.end > r.begin)
+            sim_set_valid(cta->launch->device, r.global + r.begin, r.end - r.begin);
     }
     return SIM_ASYNC_DONE;
 }
@@ -157,6 +173,9 @@ static bool set_tensor(bulk *b, sim_warp *warp, const ptx_instr *instr, int lane
         address += SIM_PARAM_WINDOW;
     const uint8_t *bytes = sim_async_access(warp, instr, false, address, 128, 64, false);
     if (bytes == NULL)
+        return false;
+    if (address - SIM_PARAM_WINDOW >= SIM_WINDOW_BYTES &&
+        !race_access_global(warp, instr, lane, address, sizeof(b->map), RACE_READ | RACE_AS_MAP))
         return false;
     memcpy(&b->map, bytes, sizeof(b->map));
     if (!tensor_map_valid(&b->map)) {

@@ -42,10 +42,47 @@ static sim_result exec_trap(sim_warp *warp, const ptx_instr *instr, uint32_t mas
     return sim_fault(warp, instr, __builtin_ctz(mask), "%s", instr->opcode);
 }
 
-/* Hints, and instructions about what this machine does not model: other grids, performance counters, registers as a
- * resource. */
+/* Hints, and instructions about what this machine does not model. */
 static sim_result exec_nothing(sim_warp *warp, const ptx_instr *instr, uint32_t mask) {
     (void)warp, (void)instr, (void)mask;
+    return SIM_DONE;
+}
+
+/* ---- Other grids ----
+ *
+ * The launch before has always completed here. Its accesses are remembered, and what a thread does before it has waited
+ * is checked against them (race_global.c). */
+
+static sim_result exec_grid_wait(sim_warp *warp, const ptx_instr *instr, uint32_t mask) {
+    (void)instr;
+    race_grid_wait(warp, mask);
+    if (!warp->cta->triggered)
+        __atomic_store_n(&warp->cta->launch->waited_first, true, __ATOMIC_RELAXED);
+    return SIM_DONE;
+}
+
+static sim_result exec_grid_trigger(sim_warp *warp, const ptx_instr *instr, uint32_t mask) {
+    (void)instr, (void)mask;
+    warp->cta->triggered = true;
+    return SIM_DONE;
+}
+
+/* ---- Registers ---- */
+
+/* data[0]: inc. It waits until the other warps have given up enough of the CTA's registers. */
+static sim_result exec_registers(sim_warp *warp, const ptx_instr *instr, uint32_t mask) {
+    const sim_cta *cta = warp->cta;
+    const unsigned wanted = (unsigned)instr->operands[0].bits;
+    (void)mask;
+    if (instr->data[0] ? wanted < warp->max_registers : wanted > warp->max_registers)
+        return sim_fault(warp, instr, -1, "the warp has %u registers a thread already, %s than %u", warp->max_registers,
+                         instr->data[0] ? "more" : "fewer", wanted);
+    unsigned held = wanted * SIM_LANES;
+    for (int i = 0; i < cta->num_warps; i++)
+        held += i == warp->index ? 0 : cta->warps[i].max_registers * SIM_LANES;
+    if (held > cta->registers)
+        return SIM_RETRY;
+    warp->max_registers = wanted;
     return SIM_DONE;
 }
 
@@ -224,10 +261,10 @@ static const sim_form forms[] = {
     {"nanosleep", "u32", "v", exec_nothing, NONE, 0, 0},
     {"pmevent", "", "i", exec_nothing, NONE, 0, 0},
     {"pmevent", "mask", "i", exec_nothing, NONE, 0, 0},
-    {"griddepcontrol", "wait", "", exec_nothing, NONE, 0, 0},
-    {"griddepcontrol", "launch_dependents", "", exec_nothing, NONE, 0, 0},
-    {"setmaxnreg", "inc.sync.aligned.u32", "i", exec_nothing, ALIGNED, 0, 0},
-    {"setmaxnreg", "dec.sync.aligned.u32", "i", exec_nothing, ALIGNED, 0, 0},
+    {"griddepcontrol", "wait", "", exec_grid_wait, NONE, 0, 0},
+    {"griddepcontrol", "launch_dependents", "", exec_grid_trigger, NONE, 0, 0},
+    {"setmaxnreg", "inc.sync.aligned.u32", "i", exec_registers, ALIGNED, 0, 1},
+    {"setmaxnreg", "dec.sync.aligned.u32", "i", exec_registers, ALIGNED, 0, 0},
     {"bar", "sync", "v?v", exec_barrier, ALIGNED, 0, BARRIER_SYNC},
     {"bar", "arrive", "vv", exec_barrier, ALIGNED, 0, BARRIER_ARRIVE},
     {"bar", "red.popc.u32", "dvq", exec_barrier, ALIGNED, 0, BARRIER_POPC},

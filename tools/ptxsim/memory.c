@@ -14,6 +14,8 @@ void sim_device_init(sim_device *device) {
 }
 
 void sim_device_destroy(sim_device *device) {
+    for (size_t i = 0; i < device->num_ranges; i++)
+        free(device->ranges[i].valid);
     free(device->ranges);
     pthread_mutex_destroy(&device->lock);
     memset(device, 0, sizeof(*device));
@@ -67,6 +69,7 @@ bool sim_range_remove(sim_device *device, uint64_t start) {
     const size_t after = upper_bound(device, start);
     const bool found = after > 0 && device->ranges[after - 1].start == start;
     if (found) {
+        free(device->ranges[after - 1].valid);
         memmove(device->ranges + after - 1, device->ranges + after,
                 (device->num_ranges - after) * sizeof(*device->ranges));
         device->num_ranges--;
@@ -75,13 +78,92 @@ bool sim_range_remove(sim_device *device, uint64_t start) {
     return found;
 }
 
-bool sim_range_covers(const sim_device *device, uint64_t address, uint64_t size, bool write) {
+bool sim_range_track(sim_device *device, uint64_t start) {
+    pthread_mutex_lock(&device->lock);
+    const size_t after = upper_bound(device, start);
+    sim_range *range = after > 0 ? &device->ranges[after - 1] : NULL;
+    const bool found = range != NULL && range->start == start;
+    if (found && range->valid == NULL)
+        range->valid = calloc(1, (size_t)(range->size / 8 + 1));
+    const bool ok = found && range->valid != NULL;
+    pthread_mutex_unlock(&device->lock);
+    return ok;
+}
+
+/* The live range that holds all of these bytes, or NULL. */
+static const sim_range *covering(const sim_device *device, uint64_t address, uint64_t size) {
     const size_t after = upper_bound(device, address);
     if (after == 0)
-        return false;
+        return NULL;
     const sim_range *range = &device->ranges[after - 1];
     const uint64_t offset = address - range->start;
-    return offset < range->size && size <= range->size - offset && (!write || range->writable);
+    return offset < range->size && size <= range->size - offset ? range : NULL;
+}
+
+bool sim_range_covers(const sim_device *device, uint64_t address, uint64_t size, bool write) {
+    const sim_range *range = covering(device, address, size);
+    return range != NULL && (!write || range->writable);
+}
+
+/* ---- What has been written -------------------------------------------------------------------------------------- */
+
+/* The bits of byte `i` of a bit map that belong to [offset, offset + size). */
+static uint8_t bits_of(uint64_t i, uint64_t offset, size_t size) {
+    unsigned bits = 0xff;
+    if (i == offset / 8)
+        bits &= 0xffu << offset % 8;
+    if (i == (offset + size - 1) / 8)
+        bits &= 0xffu >> (7 - (offset + size - 1) % 8);
+    return (uint8_t)bits;
+}
+
+static bool range_valid(const sim_range *range, uint64_t address, size_t size) {
+    const uint64_t offset = address - range->start;
+    if (range->valid == NULL || size == 0)
+        return true;
+    for (uint64_t i = offset / 8; i <= (offset + size - 1) / 8; i++) {
+        const uint8_t bits = bits_of(i, offset, size);
+        if ((__atomic_load_n(&range->valid[i], __ATOMIC_RELAXED) & bits) != bits)
+            return false;
+    }
+    return true;
+}
+
+static void range_set_valid(const sim_range *range, uint64_t address, size_t size) {
+    const uint64_t offset = address - range->start;
+    if (range->valid == NULL || size == 0)
+        return;
+    for (uint64_t i = offset / 8; i <= (offset + size - 1) / 8; i++) {
+        const uint8_t bits = bits_of(i, offset, size);
+        if ((__atomic_load_n(&range->valid[i], __ATOMIC_RELAXED) & bits) != bits)
+            __atomic_fetch_or(&range->valid[i], bits, __ATOMIC_RELAXED);
+    }
+}
+
+bool sim_valid(const sim_device *device, uint64_t address, size_t size) {
+    const sim_range *range = covering(device, address, size);
+    return range == NULL || range_valid(range, address, size);
+}
+
+void sim_set_valid(const sim_device *device, uint64_t address, size_t size) {
+    const sim_range *range = covering(device, address, size);
+    if (range != NULL)
+        range_set_valid(range, address, size);
+}
+
+void sim_copy_valid(const sim_device *device, uint64_t to, uint64_t from, size_t size) {
+    const sim_range *source = covering(device, from, size), *target = covering(device, to, size);
+    if (target == NULL || target->valid == NULL)
+        return;
+    const bool backwards = to > from; /* they may overlap */
+    for (size_t n = 0; n < size; n++) {
+        const size_t i = backwards ? size - 1 - n : n;
+        const uint64_t at = to + i - target->start;
+        if (source == NULL || range_valid(source, from + i, 1))
+            target->valid[at / 8] = (uint8_t)(target->valid[at / 8] | 1u << at % 8);
+        else
+            target->valid[at / 8] = (uint8_t)(target->valid[at / 8] & ~(1u << at % 8));
+    }
 }
 
 /* ---- Addresses ------------------------------------------------------------------------------------------------- */
@@ -183,6 +265,46 @@ static uint8_t *access_shared(sim_warp *warp, const ptx_instr *instr, int lane, 
     return cta->shared + offset;
 }
 
+static uint8_t *access_global(sim_warp *warp, const ptx_instr *instr, int lane, ptx_space space, uint64_t address,
+                              size_t size, unsigned kind, bool *undefined) {
+    const bool write = kind & RACE_WRITE;
+    const sim_range *range = covering(warp->cta->launch->device, address, size);
+    if (range == NULL || (write && (!range->writable || space == PTX_CONST))) {
+        fault_global(warp, instr, lane, address, size, write);
+        return NULL;
+    }
+    if (!race_access_global(warp, instr, lane, address, size, kind))
+        return NULL;
+    if (write) {
+        range_set_valid(range, address, size);
+    } else if (!range_valid(range, address, size)) {
+        if (undefined == NULL) {
+            sim_fault(warp, instr, lane, "reads %zu bytes at %#" PRIx64 ", which nothing has written", size, address);
+            return NULL;
+        }
+        *undefined = true;
+        shadow_note_global(warp, instr, address);
+    }
+    return (uint8_t *)(uintptr_t)address;
+}
+
+static uint8_t *access_local(sim_warp *warp, const ptx_instr *instr, int lane, uint64_t offset, size_t size, bool write,
+                             bool *undefined) {
+    const size_t at = (size_t)lane * warp->cta->launch->function->local_bytes + (size_t)offset;
+    uint8_t *written = warp->local_written + at;
+    if (write) {
+        memset(written, 1, size);
+    } else if (memchr(written, 0, size) != NULL) {
+        if (undefined == NULL) {
+            sim_fault(warp, instr, lane, "reads %zu bytes at local offset %#" PRIx64 ", which have not been written",
+                      size, offset);
+            return NULL;
+        }
+        *undefined = true;
+    }
+    return warp->local + at;
+}
+
 static uint8_t *access_lane(sim_warp *warp, const ptx_instr *instr, int lane, ptx_space space, uint64_t address,
                             size_t size, unsigned kind, bool *undefined) {
     const bool write = kind & RACE_WRITE;
@@ -200,7 +322,7 @@ static uint8_t *access_lane(sim_warp *warp, const ptx_instr *instr, int lane, pt
     case PTX_LOCAL: {
         const size_t bytes = launch->function->local_bytes;
         if (inside(address, size, bytes))
-            return warp->local + (size_t)lane * bytes + address;
+            return access_local(warp, instr, lane, address, size, write, undefined);
         sim_fault(warp, instr, lane, "%s %zu bytes at local offset %#" PRIx64 ": a thread has %zu bytes",
                   write ? "writes" : "reads", size, address, bytes);
         return NULL;
@@ -214,10 +336,7 @@ static uint8_t *access_lane(sim_warp *warp, const ptx_instr *instr, int lane, pt
         return NULL;
     }
     default:
-        if (sim_range_covers(launch->device, address, size, write) && !(write && space == PTX_CONST))
-            return race_access_global(warp, instr, lane, address, size, kind) ? (uint8_t *)(uintptr_t)address : NULL;
-        fault_global(warp, instr, lane, address, size, write);
-        return NULL;
+        return access_global(warp, instr, lane, space, address, size, kind, undefined);
     }
 }
 

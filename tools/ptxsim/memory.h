@@ -12,6 +12,7 @@
 typedef struct sim_range {
     uint64_t start, size;
     bool writable;
+    uint8_t *valid; /* one bit a byte: has been written; NULL: all count as written */
 } sim_range;
 
 /* Sorted by start; guarded by the lock for changes, read without it while a launch runs (the driver shim keeps both
@@ -26,17 +27,25 @@ void sim_device_init(sim_device *device);
 void sim_device_destroy(sim_device *device);
 /* Adds or removes a live range (mapped by the caller). false: out of memory, overlap, or not there. */
 bool sim_range_add(sim_device *device, uint64_t start, uint64_t size, bool writable);
+/* From now on what is read of the range must have been written. false: out of memory, or not there. */
+bool sim_range_track(sim_device *device, uint64_t start);
 bool sim_range_remove(sim_device *device, uint64_t start);
 /* Whether [address, address + size) lies in one live range. */
 bool sim_range_covers(const sim_device *device, uint64_t address, uint64_t size, bool write);
 
-/* One lane's access. `space` GENERIC resolves the windows. Checks bounds, alignment (to size) and, in shared memory,
+/* Whether these bytes, which lie in one range, have been written; notes that they have. Several host threads may call
+ * them. */
+bool sim_valid(const sim_device *device, uint64_t address, size_t size);
+void sim_set_valid(const sim_device *device, uint64_t address, size_t size);
+/* For a copy on the device: the bytes at `to` are as valid as those at `from`. */
+void sim_copy_valid(const sim_device *device, uint64_t to, uint64_t from, size_t size);
+
+/* One lane's access. `space` GENERIC resolves the windows. Checks bounds, alignment (to size), races, and
  * that bytes read have been written. On failure calls sim_fault and returns NULL; else the host address of the bytes.
  */
 uint8_t *sim_access(sim_warp *warp, const ptx_instr *instr, int lane, ptx_space space, uint64_t address, size_t size,
                     bool write);
-/* Same for a read whose result may be undefined: shared bytes that have not been written set *undefined and are no
- * fault. */
+/* Same for a read whose result may be undefined: bytes that have not been written set *undefined and are no fault. */
 uint8_t *sim_access_read(sim_warp *warp, const ptx_instr *instr, int lane, ptx_space space, uint64_t address,
                          size_t size, bool *undefined);
 /* Same for an access of a kind (race.h): strong ones, and atomics, which read and write. `undefined` may be NULL. */

@@ -255,7 +255,7 @@ static bool parse_common(parser *p) {
 
 /* ---- Functions ---- */
 
-typedef enum tuning_kind { TUNING_IGNORED, TUNING_THREADS, TUNING_CLUSTER } tuning_kind;
+typedef enum tuning_kind { TUNING_IGNORED, TUNING_THREADS, TUNING_CLUSTER, TUNING_CTAS, TUNING_REGISTERS } tuning_kind;
 
 static const struct {
     const char *directive;
@@ -263,8 +263,8 @@ static const struct {
     tuning_kind kind;
 } tuning_table[] = {
     {".maxntid", 1, 3, TUNING_THREADS},         {".reqntid", 1, 3, TUNING_THREADS},
-    {".minnctapersm", 1, 1, TUNING_IGNORED},    {".maxnctapersm", 1, 1, TUNING_IGNORED},
-    {".maxnreg", 1, 1, TUNING_IGNORED},         {".maxclusterrank", 1, 1, TUNING_IGNORED},
+    {".minnctapersm", 1, 1, TUNING_CTAS},       {".maxnctapersm", 1, 1, TUNING_IGNORED},
+    {".maxnreg", 1, 1, TUNING_REGISTERS},       {".maxclusterrank", 1, 1, TUNING_IGNORED},
     {".explicitcluster", 0, 0, TUNING_IGNORED}, {".reqnctapercluster", 1, 3, TUNING_CLUSTER},
     {".noreturn", 0, 0, TUNING_IGNORED},
 };
@@ -284,6 +284,10 @@ static bool parse_tuning(parser *p, ptx_function *function) {
     }
     if (tuning_table[row].kind == TUNING_CLUSTER && product != 1)
         parser_fail(p, "clusters of CTAs are not implemented");
+    if (tuning_table[row].kind == TUNING_CTAS)
+        function->min_ctas = (int)product;
+    if (tuning_table[row].kind == TUNING_REGISTERS)
+        function->registers = (int)product;
     if (tuning_table[row].kind == TUNING_THREADS) {
         if (product < 1 || product > PARSER_MAX_CTA_LANES)
             parser_fail(p, "a CTA has 1 to %d threads, not %llu", PARSER_MAX_CTA_LANES, (unsigned long long)product);

@@ -111,6 +111,8 @@ typedef struct ptx_function {
     ptx_variable **variables; /* shared and local ones declared inside */
     int num_variables;
     int max_threads; /* .maxntid, 0 if absent */
+    int min_ctas;    /* .minnctapersm, 0 if absent */
+    int registers;   /* of a thread, .maxnreg, 0 if absent */
 } ptx_function;
 
 typedef struct ptx_module {

@@ -153,6 +153,16 @@ void race_meet(sim_warp *warp, uint32_t lanes) {
     race_drop(warp->cta, &point);
 }
 
+void race_grid_wait(sim_warp *warp, uint32_t lanes) {
+    if (warp->cta->race != NULL)
+        race_observe(warp, lanes, (race_done){warp->cta->race->grid_place, 1});
+}
+
+void race_proxy_fence(sim_warp *warp, race_proxy proxy) {
+    if (warp->cta->race != NULL)
+        warp->cta->race->proxy_fences[proxy][warp->index % 32] = warp->cta->race->now++;
+}
+
 /* ---- Units ---- */
 
 static bool take_place(struct sim_race *race, race_unit *unit) {
@@ -208,6 +218,20 @@ void race_unit_observe(sim_cta *cta, race_unit *unit, race_done done) {
     race_clock *clock = cta->race != NULL && unit->clock != NULL ? own(cta->race, &unit->clock) : NULL;
     if (clock != NULL && clock->time[done.place] < done.time)
         clock->time[done.place] = done.time;
+}
+
+void race_copy_issue(race_copy_unit *unit, sim_warp *warp, int lane, uint32_t group) {
+    struct sim_race *race = warp->cta->race;
+    if (race == NULL)
+        return;
+    unit->clock = share(race->lanes[place_of(warp, lane)]);
+    unit->time = race->now++;
+    unit->group = group;
+}
+
+void race_copy_free(sim_cta *cta, race_copy_unit *unit) {
+    if (cta->race != NULL)
+        replace(cta->race, &unit->clock, NULL);
 }
 
 race_done race_copy_done(const sim_warp *warp, int lane, uint32_t groups) {
@@ -285,7 +309,8 @@ struct sim_race *race_state_new(const sim_launch *launch, int num_warps, size_t 
         const ptx_instr *instr = &launch->function->instrs[i];
         race->has_copies = strcmp(instr->opcode, "cp") == 0 && (ptx_has(instr, "ca") || ptx_has(instr, "cg"));
     }
-    race->places = race->threads + RACE_UNITS + (race->has_copies ? race->threads : 0);
+    race->grid_place = race->threads + RACE_UNITS + (race->has_copies ? race->threads : 0);
+    race->places = race->grid_place + 1;
     race->lanes = calloc(race->threads, sizeof(race_clock *));
     if (race->lanes != NULL && race_memory_init(&race->shared, race, "shared", shared_bytes))
         return race;
@@ -298,6 +323,7 @@ void race_state_reset(struct sim_race *race, sim_cta *cta) {
     race->generation++;
     race->now = 1;
     race->next_unit = 0;
+    memset(race->proxy_fences, 0, sizeof(race->proxy_fences));
     memset(race->unit_busy, 0, sizeof(race->unit_busy));
     race->free = NULL;
     for (race_clock *clock = race->clocks; clock != NULL; clock = clock->next) {

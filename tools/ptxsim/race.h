@@ -48,8 +48,10 @@ enum {
     RACE_CHECK = 8,  /* checked, but not kept: later accesses need not be ordered after it */
     RACE_ACQUIRE = 16,
     RACE_RELEASE = 32,
-    RACE_READS = 64, /* of strong ones: reads, too */
-    RACE_QUIET = 128 /* a race is no fault: the check returns false, and what is read is undefined */
+    RACE_READS = 64,    /* of strong ones: reads, too */
+    RACE_QUIET = 128,   /* a race is no fault: the check returns false, and what is read is undefined */
+    RACE_BY_COPY = 256, /* in global memory: through the async proxy */
+    RACE_AS_MAP = 512   /* in global memory: as a tensor map */
 };
 
 /* One lane's access. false after sim_fault. */
@@ -57,6 +59,9 @@ bool race_access(race_memory *memory, sim_warp *warp, const ptx_instr *instr, in
                  unsigned kind);
 /* Same in global memory, which all CTAs of the launch share (race_global.c). */
 bool race_access_global(sim_warp *warp, const ptx_instr *instr, int lane, uint64_t address, size_t size, unsigned kind);
+
+/* Forgets a launch's accesses, which sim_run has left to its caller (sim_launch.keep_race). */
+void race_launch_free(struct race_launch *launch);
 
 /* ---- Units: asynchronous operations ----------------------------------------------------------------------------- */
 
@@ -88,9 +93,16 @@ bool race_unit_access_global(const struct sim_async *op, uint64_t address, size_
 race_done race_unit_finish(sim_cta *cta, race_unit *unit);
 /* The lanes have seen it. */
 void race_observe(sim_warp *warp, uint32_t lanes, race_done done);
-/* cp.async: what a thread copies belongs to a party beside it, whose time is the number of the group, from 1 on. */
-bool race_copy_access(race_memory *memory, const struct sim_async *op, int lane, size_t offset, size_t size,
-                      uint32_t group);
+/* cp.async: what a thread copies belongs to a party beside it, whose time is the number of the group, from 1 on, and
+ * which knows what its thread knew when it issued the copy. */
+typedef struct race_copy_unit {
+    race_clock *clock;
+    uint32_t time, group;
+} race_copy_unit;
+void race_copy_issue(race_copy_unit *unit, sim_warp *warp, int lane, uint32_t group);
+bool race_copy_access(race_memory *memory, const struct sim_async *op, int lane, race_copy_unit *unit, size_t offset,
+                      size_t size);
+void race_copy_free(sim_cta *cta, race_copy_unit *unit);
 race_done race_copy_done(const sim_warp *warp, int lane, uint32_t groups);
 /* Gives the clock back, when the operation is freed. */
 void race_unit_free(sim_cta *cta, race_unit *unit);
@@ -109,6 +121,14 @@ void race_copy(sim_cta *cta, race_clock **to, race_clock *from);
 void race_drop(sim_cta *cta, race_clock **point);
 /* bar.warp.sync. */
 void race_meet(sim_warp *warp, uint32_t lanes);
+
+/* griddepcontrol.wait: what the launches before have done is known. */
+void race_grid_wait(sim_warp *warp, uint32_t lanes);
+
+/* Proxy fences, of the whole warp: between ordinary accesses of global memory and those of asynchronous copies, or the
+ * use as a tensor map. */
+typedef enum race_proxy { RACE_PROXY_ASYNC, RACE_PROXY_TENSORMAP, RACE_PROXIES } race_proxy;
+void race_proxy_fence(sim_warp *warp, race_proxy proxy);
 
 /* Fences, and strong accesses, which they turn into releases and acquires (race_atomic.c). `device`: the scope reaches
  * beyond the CTA. */

@@ -33,6 +33,7 @@ typedef struct global_page {
 } global_page;
 
 struct race_launch {
+    const ptx_function *function;
     pthread_mutex_t lock; /* for adding pages, memory and locations */
     global_page *buckets[BUCKETS];
     size_t shadow_bytes;
@@ -47,10 +48,12 @@ typedef struct race_block {
     uint64_t data[];
 } race_block;
 
-struct race_launch *race_launch_new(void) {
+struct race_launch *race_launch_new(const ptx_function *function) {
     struct race_launch *launch = calloc(1, sizeof(*launch));
-    if (launch != NULL)
+    if (launch != NULL) {
+        launch->function = function;
         pthread_mutex_init(&launch->lock, NULL);
+    }
     return launch;
 }
 
@@ -217,7 +220,21 @@ typedef struct found {
     bool is_place;
     int lane;
     uint32_t cta;
+    bool proxy; /* ordered, but without a proxy fence */
 } found;
+
+/* Whether a proxy fence of the writer's warp, or of the reader's, lies between an ordinary write and a copy's read, or
+ * the use as a tensor map. Of another CTA's write only the reader's fence is seen. */
+static bool proxy_fenced(const struct sim_race *race, const access *a, const global_cell *cell) {
+    const race_proxy proxy = a->kind & RACE_AS_MAP ? RACE_PROXY_TENSORMAP : RACE_PROXY_ASYNC;
+    const uint32_t *fences = race->proxy_fences[proxy], place = race_who(cell->write), time = race_time(cell->write);
+    const uint32_t mine = fences[a->party->warp->index % 32];
+    if (place >= race->threads) /* a copy wrote it */
+        return proxy == RACE_PROXY_ASYNC || mine != 0;
+    if (cell->write_cta != a->cta)
+        return mine != 0 || proxy == RACE_PROXY_ASYNC;
+    return mine >= time || (proxy == RACE_PROXY_ASYNC && fences[place / SIM_LANES] >= time);
+}
 
 static bool check(struct sim_race *race, const access *a, const global_cell *cell, found *f) {
     const race_party *party = a->party;
@@ -225,17 +242,21 @@ static bool check(struct sim_race *race, const access *a, const global_cell *cel
         const uint32_t *times = times_of(party, cell->write_cta);
         if (times == NULL || times[race_who(cell->write)] < race_time(cell->write)) {
             if (!is_twin(race, a, cell)) {
-                *f = (found){cell->write, true, 0, cell->write_cta};
+                *f = (found){cell->write, true, 0, cell->write_cta, false};
                 return false;
             }
             race->twins = true;
         }
     }
+    if (cell->write != 0 && (a->kind & (RACE_BY_COPY | RACE_AS_MAP)) && !proxy_fenced(race, a, cell)) {
+        *f = (found){.entry = cell->write, .cta = cell->write_cta, .proxy = true};
+        return false;
+    }
     for (int i = 0; i < KEPT; i++) {
         const global_reads *reads = &cell->reads[i];
         const int lane = reads->lanes != 0 && conflict(a, reads) ? unknown_lane(party, reads) : -1;
         if (lane >= 0) {
-            *f = (found){reads->entry, false, lane, reads->cta & ~DEVICE_BIT};
+            *f = (found){reads->entry, false, lane, reads->cta & ~DEVICE_BIT, false};
             return false;
         }
     }
@@ -299,6 +320,48 @@ static bool access_part(struct sim_race *race, global_page *page, access *a, uin
     return ok;
 }
 
+/* ---- Launches before that have not been waited for -------------------------------------------------------------- */
+
+/* An access of `earlier` with which one of that kind races; 0: none. */
+static race_entry unfinished(const struct race_launch *earlier, uint64_t address, size_t size, unsigned kind) {
+    for (uint64_t at = address; at < address + size;) {
+        const uint64_t end = ((at >> RACE_PAGE_SHIFT) + 1) << RACE_PAGE_SHIFT;
+        const uint64_t stop = end < address + size ? end : address + size;
+        const global_page *page = find_page((struct race_launch *)(uintptr_t)earlier, at >> RACE_PAGE_SHIFT);
+        for (; page != NULL && at < stop; at = (at >> page->shift << page->shift) + (UINT64_C(1) << page->shift)) {
+            const global_cell *cell = &page->cells[(at & ((UINT64_C(1) << RACE_PAGE_SHIFT) - 1)) >> page->shift];
+            if (cell->write != 0)
+                return cell->write;
+            for (int i = 0; i < KEPT; i++) {
+                if (cell->reads[i].lanes != 0 && ((kind | race_kind(cell->reads[i].entry)) & RACE_WRITE))
+                    return cell->reads[i].entry;
+            }
+        }
+        at = stop;
+    }
+    return 0;
+}
+
+static bool check_before(struct sim_race *race, const race_party *party, uint64_t address, size_t size, unsigned kind) {
+    const sim_launch *launch = race->cta->launch;
+    for (int i = 0; i < launch->num_before; i++) {
+        const race_entry entry = unfinished(launch->before[i], address, size, kind);
+        if (entry == 0)
+            continue;
+        const ptx_function *function = launch->before[i]->function;
+        const uint32_t index = entry & UINT16_MAX;
+        sim_fault(party->warp, party->instr, party->lane,
+                  "%s %zu bytes at global %#llx before griddepcontrol.wait, which kernel %s before it, maybe still "
+                  "running, %s at PTX line %d: %.120s",
+                  kind & RACE_WRITE ? "writes" : "reads", size, (unsigned long long)address, function->name,
+                  race_kind(entry) & RACE_WRITE ? "writes" : "reads",
+                  index < UINT16_MAX ? function->instrs[index].line : 0,
+                  index < UINT16_MAX && function->instrs[index].text ? function->instrs[index].text : "");
+        return false;
+    }
+    return true;
+}
+
 static bool access_bytes(struct sim_race *race, const race_party *party, uint64_t address, size_t size, unsigned kind) {
     const bool is_write = (kind & (RACE_WRITE | RACE_STRONG)) == RACE_WRITE;
     access a = {.party = party,
@@ -306,6 +369,9 @@ static bool access_bytes(struct sim_race *race, const race_party *party, uint64_
                 .cta = race->cta->linear_id,
                 .entry = race_pack(party->time, is_write ? party->place : party->who, kind,
                                    race_instr_index(race->cta, party->instr))};
+    if (race->cta->launch->num_before > 0 && party->clock->time[race->grid_place] == 0 &&
+        !check_before(race, party, address, size, kind))
+        return false;
     while (size > 0) {
         const uint64_t key = address >> RACE_PAGE_SHIFT;
         const uint64_t end = (key + 1) << RACE_PAGE_SHIFT;
@@ -316,7 +382,8 @@ static bool access_bytes(struct sim_race *race, const race_party *party, uint64_
         }
         found f;
         if (race->last_page != NULL && !access_part(race, race->last_page, &a, address, part, &f))
-            return race_fault(party, "global", a.address, a.size, kind, f.entry, f.is_place, f.lane, f.cta);
+            return f.proxy ? race_proxy_fault(party, a.address, a.size, kind, f.entry)
+                           : race_fault(party, "global", a.address, a.size, kind, f.entry, f.is_place, f.lane, f.cta);
         address += part;
         size -= part;
     }

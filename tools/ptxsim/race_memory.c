@@ -104,17 +104,22 @@ static race_page *page_for(race_memory *memory, size_t offset, size_t size) {
 
 /* ---- Cells ---- */
 
+static inline bool knows(const race_party *party, uint32_t place, uint32_t time) {
+    return party->clock->time[place] >= time || place == party->place ||
+           (place == party->also && party->also_until >= time);
+}
+
 /* A lane of the reads that the party does not know; -1 if it knows all. */
 static int unknown_lane(const race_party *party, const race_reads *reads) {
     const uint32_t who = race_who(reads->entry), time = race_time(reads->entry);
     if (who >= RACE_UNIT_WHO) {
         const uint32_t place = party->warp->cta->race->threads + who - RACE_UNIT_WHO;
-        return place != party->place && party->clock->time[place] < time ? 0 : -1;
+        return knows(party, place, time) ? -1 : 0;
     }
     const uint32_t first = who * SIM_LANES;
     for (uint32_t rest = reads->lanes; rest != 0; rest &= rest - 1) {
         const int lane = __builtin_ctz(rest);
-        if (party->clock->time[first + (uint32_t)lane] < time && first + (uint32_t)lane != party->place)
+        if (!knows(party, first + (uint32_t)lane, time))
             return lane;
     }
     return -1;
@@ -135,7 +140,7 @@ static bool is_twin(const struct sim_race *race, const race_party *party, race_e
 static bool check(struct sim_race *race, const race_memory *memory, const race_party *party, const race_cell *cell,
                   unsigned kind, size_t offset, size_t size) {
     const race_entry write = cell->write;
-    if (write != 0 && race_who(write) != party->place && party->clock->time[race_who(write)] < race_time(write)) {
+    if (write != 0 && !knows(party, race_who(write), race_time(write))) {
         if (!is_twin(race, party, write, kind))
             return race_fault(party, memory->name, offset, size, kind, write, true, 0, race->cta->linear_id);
         race->twins = true;
@@ -239,13 +244,15 @@ bool race_unit_access(race_memory *memory, const struct sim_async *op, size_t of
     return access_bytes(memory, &party, offset, size, kind);
 }
 
-bool race_copy_access(race_memory *memory, const struct sim_async *op, int lane, size_t offset, size_t size,
-                      uint32_t group) {
-    if (memory == NULL || op->unit.clock == NULL || !memory->race->has_copies)
+bool race_copy_access(race_memory *memory, const struct sim_async *op, int lane, race_copy_unit *unit, size_t offset,
+                      size_t size) {
+    if (memory == NULL || unit->clock == NULL || !memory->race->has_copies)
         return true;
-    const race_party party = {.clock = op->unit.clock,
-                              .time = group,
-                              .place = race_copy_done(op->warp, lane, group).place,
+    const race_party party = {.clock = unit->clock,
+                              .time = unit->group,
+                              .place = race_copy_done(op->warp, lane, 1).place,
+                              .also = (uint32_t)op->warp->index * SIM_LANES + (uint32_t)lane,
+                              .also_until = unit->time,
                               .warp = op->warp,
                               .instr = op->instr,
                               .lane = lane};

@@ -53,3 +53,16 @@ bool race_fault(const race_party *party, const char *memory, uint64_t address, s
                   : "a barrier, __syncwarp, mbarrier arrival and wait, or fences with strong accesses");
     return false;
 }
+
+bool race_proxy_fault(const race_party *party, uint64_t address, size_t size, unsigned kind, race_entry earlier) {
+    char where[600] = "an instruction";
+    const sim_launch *launch = party->warp->cta->launch;
+    if ((earlier & UINT16_MAX) != UINT16_MAX)
+        sim_describe(launch, &launch->function->instrs[earlier & UINT16_MAX], where, sizeof(where));
+    sim_fault(party->warp, party->instr, party->lane,
+              "%s %zu bytes at global %#llx that an ordinary store of this kernel has written, without %s in between\n"
+              "  the store: %s",
+              kind & RACE_AS_MAP ? "uses as a tensor map" : "copies asynchronously", size, (unsigned long long)address,
+              kind & RACE_AS_MAP ? "fence.proxy.tensormap" : "fence.proxy.async", where);
+    return false;
+}

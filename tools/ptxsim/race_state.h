@@ -89,7 +89,9 @@ struct sim_race {
     uint64_t generation;      /* of CTAs, one after the other */
     uint32_t threads, places; /* threads, then units, then the copies of each thread, if the kernel has cp.async */
     bool has_copies;
-    uint32_t now; /* from 1 on */
+    uint32_t grid_place; /* the last one: the launches before; a party that knows its time 1 has waited for them */
+    uint32_t proxy_fences[RACE_PROXIES][32]; /* by warp: the time of the last one */
+    uint32_t now;                            /* from 1 on */
     race_clock **lanes;
     race_clock *clocks, *free;
     race_memory shared, *more;
@@ -110,6 +112,7 @@ typedef struct race_party {
     const race_clock *clock;
     uint32_t place, who, lanes; /* as kept in race_reads */
     uint32_t time;              /* of the access */
+    uint32_t also, also_until;  /* a place that it knows up to a time, whatever the clock says (time 0: none) */
     sim_warp *warp;
     const ptx_instr *instr;
     int lane;
@@ -127,8 +130,7 @@ bool race_add_foreign(struct sim_race *race, race_clock *clock, const race_forei
 
 /* ---- State of a launch: global memory (race_global.c) ---- */
 
-struct race_launch *race_launch_new(void);
-void race_launch_free(struct race_launch *launch);
+struct race_launch *race_launch_new(const ptx_function *function);
 /* Memory that lasts until the launch's end; zeroed. NULL: out of memory. */
 void *race_launch_alloc(struct race_launch *launch, size_t bytes);
 
@@ -149,5 +151,7 @@ bool race_memory_init(race_memory *memory, struct sim_race *race, const char *na
  * the CTA of the earlier access. Returns false. */
 bool race_fault(const race_party *party, const char *memory, uint64_t address, size_t size, unsigned kind,
                 race_entry earlier, bool is_place, int lane, unsigned cta);
+/* Same for a read through another proxy, without a fence. */
+bool race_proxy_fault(const race_party *party, uint64_t address, size_t size, unsigned kind, race_entry earlier);
 
 #endif

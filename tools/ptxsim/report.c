@@ -31,12 +31,22 @@ static void put(text *out, const char *format, ...) {
     va_end(list);
 }
 
-static void publish(sim_launch *launch, const char *message) {
+static void publish(sim_launch *launch, const char *message, const sim_place *place) {
     pthread_mutex_lock(&launch->device->lock);
-    if (launch->fault[0] == '\0')
+    if (launch->fault[0] == '\0') {
         snprintf(launch->fault, sizeof(launch->fault), "%s", message);
+        launch->fault_place = *place;
+    }
     pthread_mutex_unlock(&launch->device->lock);
     __atomic_store_n(&launch->stop, true, __ATOMIC_RELAXED);
+}
+
+/* The file of the source that an instruction comes from, or NULL. */
+static const char *source_of(const sim_launch *launch, const ptx_instr *instr) {
+    const ptx_module *module = launch->module;
+    if (instr->source_line <= 0 || !module || instr->source_file < 0 || instr->source_file >= module->num_files)
+        return NULL;
+    return module->files[instr->source_file];
 }
 
 /* Statements can be long (tens of registers): their start tells which it is. */
@@ -45,11 +55,8 @@ static void put_instruction(text *out, const sim_launch *launch, const ptx_instr
     size_t length = strcspn(shown, "\n");
     bool cut = length > 160;
     put(out, "PTX line %d: %.*s%s", instr->line, (int)(cut ? 160 : length), shown, cut ? " ..." : "");
-    const ptx_module *module = launch->module;
     if (instr->source_line > 0) {
-        const char *file = NULL;
-        if (module && instr->source_file >= 0 && instr->source_file < module->num_files)
-            file = module->files[instr->source_file];
+        const char *file = source_of(launch, instr);
         put(out, " (%s:%d)", file ? file : "source", instr->source_line);
     }
 }
@@ -75,18 +82,23 @@ sim_result sim_fault(sim_warp *warp, const ptx_instr *instr, int lane, const cha
     put(&out, "\n  in ");
     put_cta(&out, cta);
     put(&out, ", warp %d", warp->index);
+    sim_place place = {.cta = cta->id, .warp = warp->index, .lane = lane};
     if (lane >= 0) {
         uint64_t x = 0, y = 0, z = 0;
         sim_special(warp, "%tid.x", lane, &x);
         sim_special(warp, "%tid.y", lane, &y);
         sim_special(warp, "%tid.z", lane, &z);
         put(&out, ", lane %d, thread (%u, %u, %u)", lane, (unsigned)x, (unsigned)y, (unsigned)z);
+        place.thread = (sim_dim){(unsigned)x, (unsigned)y, (unsigned)z};
     }
     if (instr) {
+        place.ptx_line = instr->line;
+        place.source = source_of(cta->launch, instr);
+        place.source_line = place.source ? instr->source_line : 0;
         put(&out, "\n  at ");
         put_instruction(&out, cta->launch, instr);
     }
-    publish(cta->launch, data);
+    publish(cta->launch, data, &place);
     return SIM_FAULT;
 }
 
@@ -98,7 +110,7 @@ void sim_launch_fault(sim_launch *launch, const char *format, ...) {
     put_list(&out, format, list);
     va_end(list);
     put(&out, "\n  in kernel %s", launch->function->name);
-    publish(launch, data);
+    publish(launch, data, &(sim_place){.warp = -1, .lane = -1});
 }
 
 /* ---- Deadlocks ---- */
@@ -123,6 +135,14 @@ static void put_reason(text *out, sim_warp *warp, const sim_step *step, uint32_t
             put(out, address ? "; mbarrier at 0x%llx" : ", 0x%llx",
                 (unsigned long long)sim_operand(warp, operand, lane));
         }
+        return;
+    }
+    if (strcmp(step->instr->opcode, "setmaxnreg") == 0) {
+        unsigned held = 0;
+        for (int i = 0; i < warp->cta->num_warps; i++)
+            held += warp->cta->warps[i].max_registers * SIM_LANES;
+        put(out, "; waits for registers: the launch has %u for this CTA, its warps hold %u, this one %u a thread",
+            warp->cta->registers, held, warp->max_registers);
         return;
     }
     if (lanes & s->parked) {
@@ -171,5 +191,5 @@ void sim_report_stuck(sim_cta *cta, const char *what) {
         }
         put(&out, "\n  %s", barriers);
     }
-    publish(cta->launch, data);
+    publish(cta->launch, data, &(sim_place){.cta = cta->id, .warp = -1, .lane = -1});
 }

@@ -79,10 +79,19 @@ int shadow_dirty(const sim_cta *cta, size_t offset, size_t size) {
         return 0;
     const uint8_t *writer = cta->async_state->writer + offset;
     for (size_t i = 0; i < size; i++) {
-        if (writer[i] != 0)
+        if (writer[i] != 0 && writer[i] != SHADOW_UNINITIALISED)
             return writer[i];
     }
     return 0;
+}
+
+void shadow_set_uninitialised(sim_cta *cta, size_t offset, size_t size) {
+    memset(cta->async_state->writer + offset, SHADOW_UNINITIALISED, size);
+    shadow_set_written(cta, offset, size, false);
+}
+
+bool shadow_uninitialised(const sim_cta *cta, size_t offset, size_t size) {
+    return cta->async_state != NULL && memchr(cta->async_state->writer + offset, SHADOW_UNINITIALISED, size) != NULL;
 }
 
 void shadow_proxy_fence(sim_warp *warp, bool barriers_only) {
@@ -122,23 +131,29 @@ bool shadow_check_async_read(sim_warp *warp, const ptx_instr *instr, int lane, s
     return true;
 }
 
-void shadow_note_undefined(sim_warp *warp, const ptx_instr *instr, size_t offset, size_t size) {
+static void note(sim_warp *warp, const ptx_instr *instr, uint64_t address, bool global, const char *why) {
     struct sim_async_state *state = sim_async_state_of(warp, instr);
     if (state == NULL)
         return;
     state->undefined_instr = instr;
-    state->undefined_offset = offset;
-    state->undefined_why = shadow_awaited(warp->cta, offset, size) ? "an asynchronous copy into it was under way"
-                                                                   : "never written";
+    state->undefined_address = address;
+    state->undefined_global = global;
+    state->undefined_why = why;
+}
+
+void shadow_note_undefined(sim_warp *warp, const ptx_instr *instr, size_t offset, size_t size) {
+    note(warp, instr, offset, false,
+         shadow_awaited(warp->cta, offset, size)         ? "an asynchronous copy into it was under way"
+         : shadow_uninitialised(warp->cta, offset, size) ? "copied from global memory that nothing had written"
+                                                         : "never written");
+}
+
+void shadow_note_global(sim_warp *warp, const ptx_instr *instr, uint64_t address) {
+    note(warp, instr, address, true, "nothing has written it since it was allocated");
 }
 
 void shadow_note_race(sim_warp *warp, const ptx_instr *instr, size_t offset) {
-    struct sim_async_state *state = sim_async_state_of(warp, instr);
-    if (state == NULL)
-        return;
-    state->undefined_instr = instr;
-    state->undefined_offset = offset;
-    state->undefined_why = "written, but nothing orders this read after the write: a data race";
+    note(warp, instr, offset, false, "written, but nothing orders this read after the write: a data race");
 }
 
 void sim_undefined_note(const sim_cta *cta, char *text, size_t size) {
@@ -147,8 +162,9 @@ void sim_undefined_note(const sim_cta *cta, char *text, size_t size) {
         snprintf(text, size, "%s", "");
         return;
     }
-    snprintf(text, size, "shared memory was last read undefined at offset %#zx by line %d: %s (%s)",
-             state->undefined_offset, state->undefined_instr->line, state->undefined_instr->text,
+    snprintf(text, size, "%s memory was last read undefined at %s%#llx by line %d: %s (%s)",
+             state->undefined_global ? "global" : "shared", state->undefined_global ? "" : "offset ",
+             (unsigned long long)state->undefined_address, state->undefined_instr->line, state->undefined_instr->text,
              state->undefined_why);
 }
 

@@ -29,6 +29,15 @@ typedef struct sim_dim {
     unsigned x, y, z;
 } sim_dim;
 
+/* Where a launch went wrong. */
+typedef struct sim_place {
+    sim_dim cta, thread;
+    int warp, lane;     /* -1: of no warp, or of the whole warp */
+    int ptx_line;       /* 0: of no instruction */
+    const char *source; /* of the module; NULL: not known */
+    int source_line;
+} sim_place;
+
 typedef struct sim_launch {
     struct sim_device *device;
     const ptx_module *module;
@@ -42,10 +51,16 @@ typedef struct sim_launch {
     uint64_t grid_id;     /* %gridid */
     bool allow_undefined; /* registers that were never written read as zeros; else their use is a fault */
     int num_sms;
-    bool ignore_races;         /* no happens-before: for measurements, and kernels that race on purpose */
-    struct race_launch *race;  /* while it runs, if races are looked for */
-    int tensor_bits; /* tensor_sum.h; 0: the ideal unit */
+    bool ignore_races;        /* no happens-before: for measurements, and kernels that race on purpose */
+    struct race_launch *race; /* while it runs, if races are looked for; `keep_race`: the caller's afterwards */
+    bool keep_race;
+    /* Launches before that may still be running, until griddepcontrol.wait (programmatic dependent launch). */
+    struct race_launch *const *before;
+    int num_before;
+    bool waited_first; /* result: some CTA waited for them before it let the next launch start */
+    int tensor_bits;   /* tensor_sum.h; 0: the ideal unit */
     bool stop; /* a CTA has faulted: the others end soon (relaxed reads suffice) */
+    sim_place fault_place;
     char fault[2048]; /* first fault, "" if none; written once under the device's lock */
 } sim_launch;
 
@@ -66,6 +81,8 @@ typedef struct sim_cta {
     struct sim_async *pending; /* list, oldest first */
     struct sim_async_state *async_state; /* NULL until it is needed; freed by sim_async_free */
     uint64_t steps;
+    unsigned registers;    /* that the CTA was launched with, of all its threads (setmaxnreg) */
+    bool triggered;        /* griddepcontrol.launch_dependents has been executed */
     struct sim_race *race; /* NULL: races are not looked for */
     /* The 16 named barriers: threads that have arrived, the count they gave (0: none); exec_control.c */
     struct {
@@ -79,11 +96,13 @@ typedef struct sim_warp {
     int index;          /* in the CTA */
     uint32_t exists;    /* lanes the block has */
     uint32_t exited;
+    unsigned max_registers; /* of a thread (setmaxnreg) */
     uint32_t pc[SIM_LANES];
     uint32_t next_pc[SIM_LANES]; /* what exec may change: preset to pc + 1 for the lanes of mask */
     uint64_t *registers; /* [slot * SIM_LANES + lane]; narrower values are zero-extended */
     uint8_t *register_pending; /* per slot: an asynchronous operation (wgmma) still owns it; using it is a fault */
     uint8_t *local; /* local_bytes for each lane */
+    uint8_t *local_written; /* per byte: 1 once it has been written */
     uint32_t carry; /* condition code CC.CF of add.cc, subc and their like: one bit a lane */
     /* wgmma groups: operations issued since the last commit, committed groups not yet waited for */
     struct sim_wgmma_state *wgmma;

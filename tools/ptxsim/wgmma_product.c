@@ -92,12 +92,13 @@ static size_t piece_offset(const layout *l, size_t mn, size_t k) {
                        l->swizzle);
 }
 
-/* One operand: `size` rows (M or N), the values out[k * pitch + mn]; `undefined`, if given, is set for rows that have
- * not been written, which else are a fault. `out` NULL: checks alone. */
+/* One operand: `size` rows (M or N), the values out[k * pitch + mn]. `undefined` is set for rows that come from global
+ * memory which nothing had written and, if they are `optional`, for those that have not been written, which else are a
+ * fault. `out` NULL: checks alone. */
 typedef struct operand {
     const char *name;
     uint64_t descriptor;
-    bool transposed, negate;
+    bool transposed, negate, optional;
     wgmma_type type;
     int size;
     size_t pitch;
@@ -114,7 +115,7 @@ static bool piece_ok(const wgmma_product *p, const operand *o, size_t offset, bo
         return false;
     }
     *defined = shadow_written(cta, offset, 16);
-    if (!*defined && o->undefined != NULL) {
+    if (!*defined && (o->optional || (shadow_uninitialised(cta, offset, 16) && !shadow_awaited(cta, offset, 16)))) {
         shadow_note_undefined(warp, p->base.instr, offset, 16);
         return true;
     }
@@ -125,7 +126,7 @@ static bool piece_ok(const wgmma_product *p, const operand *o, size_t offset, bo
  * races with a write before it, the column is undefined. */
 static bool race_ok(const wgmma_product *p, const operand *o, size_t offset, bool *defined) {
     race_memory *shared = race_shared(p->base.warp->cta);
-    if (o->undefined == NULL)
+    if (!o->optional)
         return race_unit_access(shared, &p->base, offset, 16, RACE_READ);
     if (!race_unit_access(shared, &p->base, offset, 16, RACE_READ | RACE_CHECK | RACE_QUIET)) {
         shadow_note_race(p->base.warp, p->base.instr, offset);
@@ -184,7 +185,7 @@ static void read_registers(const wgmma_product *p, const operand *o) {
     }
 }
 
-static bool read_both(const wgmma_product *p, double *a, double *b, bool *undefined) {
+static bool read_both(const wgmma_product *p, double *a, double *b, bool *undefined_rows, bool *undefined) {
     const wgmma_shape *s = &p->shape;
     const operand left = {.name = "A",
                           .descriptor = p->a,
@@ -194,11 +195,12 @@ static bool read_both(const wgmma_product *p, double *a, double *b, bool *undefi
                           .size = WGMMA_M,
                           .pitch = WGMMA_M,
                           .out = a,
-                          .undefined = NULL};
+                          .undefined = undefined_rows};
     const operand right = {.name = "B",
                            .descriptor = p->b,
                            .transposed = s->transpose_b,
                            .negate = s->negate_b,
+                           .optional = true,
                            .type = s->b,
                            .size = s->n,
                            .pitch = WGMMA_MAX_N,
@@ -215,8 +217,8 @@ static bool read_both(const wgmma_product *p, double *a, double *b, bool *undefi
 }
 
 bool wgmma_check_operands(const wgmma_product *product) {
-    bool undefined[WGMMA_MAX_N] = {false};
-    return read_both(product, NULL, NULL, undefined);
+    bool undefined[WGMMA_MAX_N] = {false}, undefined_rows[WGMMA_M] = {false};
+    return read_both(product, NULL, NULL, undefined_rows, undefined);
 }
 
 /* ---- Product --------------------------------------------------------------------------------------------------- */
@@ -261,20 +263,25 @@ static void add_row(const wgmma_product *p, size_t row, const double *sums, cons
     }
 }
 
-/* Tells the engine which accumulators are undefined: those that were, and those of columns that B does not define. */
-static void note_results(const wgmma_product *p, const bool *undefined) {
+/* Tells the engine which accumulators are undefined: those that were, those of rows that A and of columns that B
+ * does not define. */
+static void note_results(const wgmma_product *p, const bool *undefined_rows, const bool *undefined) {
     const int count = wgmma_accumulators(&p->shape);
     const ptx_operand *registers = p->base.instr->operands[0].elements;
     for (int i = 0; i < count; i++) {
-        uint32_t lanes = 0;
+        uint32_t columns = 0;
+        const int high = 8 * (p->shape.half ? i % 2 : i / 2 % 2);
         for (int lane = 0; lane < SIM_LANES; lane++) {
             const int n = (p->shape.half ? i / 2 : i / 4) * 8 + 2 * (lane % 4);
             const bool bad = p->shape.half ? undefined[n] || undefined[n + 1] : undefined[n + i % 2];
-            lanes |= (uint32_t)bad << lane;
+            columns |= (uint32_t)bad << lane;
         }
         for (int w = 0; w < WGMMA_WARPS; w++) {
             sim_warp *warp = &p->base.warp->cta->warps[p->first_warp + w];
             const int slot = registers[i].slot;
+            uint32_t lanes = columns;
+            for (int lane = 0; lane < SIM_LANES; lane++)
+                lanes |= (uint32_t)undefined_rows[16 * w + lane / 4 + high] << lane;
             const uint32_t before = p->accumulate ? p->undefined[w][i] | ~sim_defined_lanes(warp, slot) : 0;
             sim_note_defined(warp, slot, ~(lanes | before), true);
             sim_note_defined(warp, slot, lanes | before, false);
@@ -285,13 +292,13 @@ static void note_results(const wgmma_product *p, const bool *undefined) {
 bool wgmma_compute(const wgmma_product *product) {
     static _Thread_local double a[WGMMA_MAX_K * WGMMA_M], b[WGMMA_MAX_K * WGMMA_MAX_N];
     double sums[WGMMA_MAX_N];
-    bool undefined[WGMMA_MAX_N] = {false};
-    if (!read_both(product, a, b, undefined))
+    bool undefined[WGMMA_MAX_N] = {false}, undefined_rows[WGMMA_M] = {false};
+    if (!read_both(product, a, b, undefined_rows, undefined))
         return false;
     for (size_t row = 0; row < WGMMA_M; row++) {
         multiply_row(&product->shape, a, b, row, sums);
         add_row(product, row, sums, undefined);
     }
-    note_results(product, undefined);
+    note_results(product, undefined_rows, undefined);
     return true;
 }
