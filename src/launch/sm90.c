@@ -8,8 +8,8 @@ enum {
     MANY_TILES = 24, /* for an SM: from here on more, smaller CTAs pay; measured on an H200 */
 };
 
-/* The kernels' arguments: as `struct Arguments` in templates/fp8_paged_mqa_logits_sm90.cu and fp4_paged_mqa_logits_sm90.cu.
- * Strides in bytes. */
+/* The kernels' arguments: as `struct Arguments` in templates/fp8_paged_mqa_logits_sm90.cu and
+ * fp4_paged_mqa_logits_sm90.cu. Strides in bytes. */
 typedef struct fp8_kernel_arguments {
     CUtensorMap q;
     CUtensorMap k;
@@ -68,12 +68,11 @@ static attns_status encode_k(const attns_driver *driver, const attns_logits_args
     const cuuint64_t strides[2] = {(cuuint64_t)p->head_dim, (cuuint64_t)args->kv.stride[0]};
     const cuuint32_t box[3] = {(cuuint32_t)p->head_dim, (cuuint32_t)min(p->block_size, TILE_TOKENS), 1};
     return encode(driver, map, CU_TENSOR_MAP_DATA_TYPE_UINT8, 3, args->kv.data, sizes, strides, box,
-                  swizzle_of(p->head_dim),
-                  CU_TENSOR_MAP_L2_PROMOTION_L2_256B);
+                  swizzle_of(p->head_dim), CU_TENSOR_MAP_L2_PROMOTION_L2_256B);
 }
 
-/* The scales of the pool as [num_blocks, block_size] elements, one for each token; they follow block_size * row_bytes bytes
- * of values. Out-of-range blocks read as zeros here too. */
+/* The scales of the pool as [num_blocks, block_size] elements, one for each token; they follow block_size * row_bytes
+ * bytes of values. Out-of-range blocks read as zeros here too. */
 static attns_status encode_scales(const attns_driver *driver, const attns_logits_args *args, int row_bytes,
                                   CUtensorMapDataType type, int box_tokens, CUtensorMap *map) {
     const attns_problem *const p = &args->problem;
@@ -96,8 +95,8 @@ static attns_status launch_fp8(const attns_logits_args *args, const attns_kernel
     return attns_launch_persistent(args, use, &arguments.common, &arguments, stream);
 }
 
-/* The numbers of the pool, which lanes read, not wgmma: not swizzled, so that rows may be long, which TMA likes better than
- * tokens of 64 bytes. One box is the part of a block that a tile takes. */
+/* The numbers of the pool, which lanes read, not wgmma: not swizzled, so that rows may be long, which TMA likes better
+ * than tokens of 64 bytes. One box is the part of a block that a tile takes. */
 static attns_status encode_packed_k(const attns_driver *driver, const attns_logits_args *args, CUtensorMap *map) {
     const attns_problem *const p = &args->problem;
     const int token_bytes = p->head_dim / 2;
@@ -119,8 +118,7 @@ static attns_status launch_fp4(const attns_logits_args *args, const attns_kernel
     ATTNS_TRY(encode_packed_k(use->driver, args, &arguments.k));
     ATTNS_TRY(encode_scales(use->driver, args, row_bytes,
                             p->head_dim == 128 ? CU_TENSOR_MAP_DATA_TYPE_UINT32 : CU_TENSOR_MAP_DATA_TYPE_UINT16,
-                            p->kv_sf_interleaved ? p->block_size : min(p->block_size, TILE_TOKENS),
-                            &arguments.scales));
+                            p->kv_sf_interleaved ? p->block_size : min(p->block_size, TILE_TOKENS), &arguments.scales));
     arguments.q = args->q.data;
     arguments.q_stride_b = args->q.stride[0];
     arguments.q_stride_t = args->q.stride[1];

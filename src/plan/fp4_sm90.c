@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Configuration of templates/fp4_paged_mqa_logits_sm90.cu: how many CTAs share an SM, how the heads of all query slots (the
- * N of the MMA) are cut into wgmmas, and how much shared memory goes to queries and to the KV ring. */
+ * Configuration of templates/fp4_paged_mqa_logits_sm90.cu: how many CTAs share an SM, how the heads of all query slots
+ * (the N of the MMA) are cut into wgmmas, and how much shared memory goes to queries and to the KV ring. */
 #include <stdio.h>
 
 #include "plan/kernels.h"
@@ -29,9 +29,11 @@ static int fixed_bytes(const attns_problem *p, const cta_shape *shape) {
     const int heads = p->next_n * p->num_heads;
     const int expanded_slots = shape->slots_per_chunk * shape->chunks;
     const int expanded_heads = expanded_slots * p->num_heads;
-    const int loaded = heads * (p->head_dim / 2 + 2 * 4) + attns_round_up(p->next_n * 4, 16); /* queries, scales, weights */
+    const int loaded =
+        heads * (p->head_dim / 2 + 2 * 4) + attns_round_up(p->next_n * 4, 16); /* queries, scales, weights */
     const int note_and_barriers = 32;
-    const int made = expanded_heads * 2 * 4 + 2 * attns_round_up(expanded_slots * 4, 16); /* shifts and weights, slots */
+    const int made =
+        expanded_heads * 2 * 4 + 2 * attns_round_up(expanded_slots * 4, 16); /* shifts and weights, slots */
     return attns_round_up(expanded_heads * p->head_dim, 1024) + shape->q_stages * (loaded + note_and_barriers) + made +
            SHIFT_TABLE_BYTES + CHUNK_TABLE_BYTES;
 }
@@ -43,15 +45,16 @@ static int stage_bytes(const attns_problem *p) {
     return TILE_TOKENS * p->head_dim / 2 + TILE_TOKENS / box_tokens * pitch + 16;
 }
 
-static int stages_that_fit(const attns_problem *p, const attns_target *target, const cta_shape *shape, int ctas_per_sm) {
+static int stages_that_fit(const attns_problem *p, const attns_target *target, const cta_shape *shape,
+                           int ctas_per_sm) {
     const attns_plan plan = {
         .target = *target, .shared_fixed = fixed_bytes(p, shape), .shared_per_stage = stage_bytes(p)};
     return attns_plan_stages(&plan, ctas_per_sm);
 }
 
-/* Measured on an H200: as many CTAs on an SM as registers allow, as each of them waits for memory, shuffles and products most
- * of the time. A quarter of an SM has 512 registers for each lane, which its warps share; so with CTAs of 5 warps a thread has
- * 168 if two share an SM, 128 if three do, 96 if four do. */
+/* Measured on an H200: as many CTAs on an SM as registers allow, as each of them waits for memory, shuffles and
+ * products most of the time. A quarter of an SM has 512 registers for each lane, which its warps share; so with CTAs of
+ * 5 warps a thread has 168 if two share an SM, 128 if three do, 96 if four do. */
 static cta_shape choose_shape(const attns_problem *p, attns_plan *plan) {
     cta_shape shape = {.q_stages = 1};
     shape.slots_per_chunk = attns_slots_per_wgmma(p->num_heads, p->next_n, MAX_COLUMNS);
@@ -78,7 +81,6 @@ attns_status attns_plan_fp4_sm90(const attns_problem *p, attns_plan *plan) {
     plan->shared_per_stage = stage_bytes(p);
     plan->min_stages = 2;
     plan->max_stages = attns_plan_stages(plan, plan->min_ctas_per_sm);
-    attns_plan_set_name(plan, p);
 
     const int columns = shape.slots_per_chunk * p->num_heads;
     const int accumulators = columns / 2;
@@ -86,8 +88,8 @@ attns_status attns_plan_fp4_sm90(const attns_problem *p, attns_plan *plan) {
     const int weights = columns / 4;
     const bool room_for_weights = plan->max_ctas_per_sm <= 2 && accumulators + keys + weights <= 112;
     char a_operands[64], b_operand[16];
-    snprintf(a_operands, sizeof a_operands, "{%%%d, %%%d, %%%d, %%%d}", accumulators, accumulators + 1, accumulators + 2,
-             accumulators + 3);
+    snprintf(a_operands, sizeof a_operands, "{%%%d, %%%d, %%%d, %%%d}", accumulators, accumulators + 1,
+             accumulators + 2, accumulators + 3);
     snprintf(b_operand, sizeof b_operand, "%%%d", accumulators + 4);
     attns_plan_set_int(plan, "NUM_HEADS", p->num_heads);
     attns_plan_set_int(plan, "HEAD_DIM", p->head_dim);

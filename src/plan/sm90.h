@@ -4,8 +4,8 @@
 #ifndef ATTNS_PLAN_SM90_H_
 #define ATTNS_PLAN_SM90_H_
 
-/* The slots of one wgmma for a warpgroup that has `slots` of them: few, wide wgmmas of at most max_columns heads, but not
- * many slots computed in vain to fill up the last one. */
+/* The slots of one wgmma for a warpgroup that has `slots` of them: few, wide wgmmas of at most max_columns heads, but
+ * not many slots computed in vain to fill up the last one. */
 int attns_slots_per_wgmma(int num_heads, int slots, int max_columns);
 
 static inline int attns_divide_up(int a, int b) {

@@ -54,7 +54,8 @@ static const struct mutation {
     {.fault = "weights of another request",
      .edits = {{KERNEL, "args.common.weights + (static_cast<i64>(", "args.common.weights + (0 * static_cast<i64>("}}},
     {.fault = "cleaned one column short",
-     .edits = {{"lib/arguments.cuh", "min(args.clean_until - begin, PIECE)", "min(args.clean_until - 1 - begin, PIECE)"}}},
+     .edits = {{"lib/arguments.cuh", "min(args.clean_until - begin, PIECE)",
+                "min(args.clean_until - 1 - begin, PIECE)"}}},
     {.fault = "cleaned from one column early",
      .edits = {{"lib/arguments.cuh", "max(begin, limit) + thread", "max(begin, limit - 1) + thread"}}},
     {.fault = "no wait for the previous kernel",
@@ -63,14 +64,15 @@ static const struct mutation {
 };
 #define NUM_MUTATIONS (sizeof mutations / sizeof *mutations)
 
-/* Lost synchronisation: on a GPU most of these give right results most of the time, and some hang. The software GPU must
- * reject each (its race detector, its barriers, or a wrong result). */
+/* Lost synchronisation: on a GPU most of these give right results most of the time, and some hang. The software GPU
+ * must reject each (its race detector, its barriers, or a wrong result). */
 static const struct mutation lost_synchronisation[] = {
     {.fault = "a stage is released before the other lanes of the warp have read it",
      .edits = {{KERNEL, "        __syncwarp();\n        if (lane_id() == 0)\n            mbarrier_arrive(barrier);",
                 "        if (lane_id() == 0)\n            mbarrier_arrive(barrier);"}}},
     {.fault = "the producer's lanes do not take turns",
-     .edits = {{KERNEL, "            __syncwarp();\n            kv.advance", "            kv.advance"}}},
+     .edits = {{"lib/producer.cuh", "            __syncwarp();\n            loader.tile_loaded",
+                "            loader.tile_loaded"}}},
     {.fault = "no CTA barrier after the mbarriers are initialised",
      .edits = {{KERNEL, "    __syncthreads();\n\n    if (warp == MATH_WARPS)", "    if (warp == MATH_WARPS)"}}},
     {.fault = "mbarriers not made visible to copies", .edits = {{KERNEL, "        mbarrier_init_fence();\n", ""}}},
@@ -79,10 +81,11 @@ static const struct mutation lost_synchronisation[] = {
     {.fault = "K overwritten before it has been used",
      .edits = {{KERNEL, "        mbarrier_wait(layout.empty(kv.stage), kv.parity ^ 1);\n", ""}}},
     {.fault = "K released while the product reads it",
-     .edits = {{KERNEL, "        wgmma_commit();\n",
-                "        wgmma_commit();\n        if (next_slot == SLOTS - CHUNK_SLOTS) release(layout.empty(kv.stage));\n"},
-               {KERNEL, "        if (next_slot == SLOTS - CHUNK_SLOTS)\n            release(layout.empty(kv.stage));\n",
-                ""}}},
+     .edits =
+         {{KERNEL, "        wgmma_commit();\n",
+           "        wgmma_commit();\n        if (next_slot == SLOTS - CHUNK_SLOTS) release(layout.empty(kv.stage));\n"},
+          {KERNEL, "        if (next_slot == SLOTS - CHUNK_SLOTS)\n            release(layout.empty(kv.stage));\n",
+           ""}}},
     {.fault = "accumulators read without a wait", .edits = {{KERNEL, "        wgmma_wait_all();\n", ""}}},
     {.fault = "no wgmma fence", .edits = {{KERNEL, "        wgmma_fence();\n", ""}}},
     {.fault = "products not committed", .edits = {{KERNEL, "        wgmma_commit();\n", ""}}},
@@ -99,12 +102,11 @@ static const struct mutation lost_synchronisation[] = {
                 "(layout.note(q.stage)) = RequestNote{-1",
                 "        *shared_pointer<RequestNote>(layout.note(q.stage)) = RequestNote{-1"}}},
     {.fault = "request released before its last scores are stored",
-     .edits = {{KERNEL, "            store_sums();\n            release(layout.q_empty(q.stage));",
-                "            release(layout.q_empty(q.stage));\n            store_sums();"}}},
+     .edits = {{KERNEL, "            store_sums();\n            mbarrier_arrive(layout.q_empty(q.stage));",
+                "            mbarrier_arrive(layout.q_empty(q.stage));\n            store_sums();"}}},
     {.fault = "one warp's arrival frees a stage",
      .edits = {{KERNEL, "mbarrier_init(layout.empty(i), MATH_WARPS)", "mbarrier_init(layout.empty(i), 1)"}}},
-    {.fault = "barrier told of fewer bytes than arrive",
-     .edits = {{KERNEL, "K_BYTES + TILE_TOKENS * 4", "K_BYTES"}}},
+    {.fault = "barrier told of fewer bytes than arrive", .edits = {{KERNEL, "K_BYTES + TILE_TOKENS * 4", "K_BYTES"}}},
     {.fault = "wrong phase of the ring awaited",
      .edits = {{KERNEL, "layout.empty(kv.stage), kv.parity ^ 1", "layout.empty(kv.stage), kv.parity"}}},
     {.fault = "relaxed arrivals",
@@ -296,8 +298,7 @@ static void test_lost_synchronisation_is_rejected(void **state) {
 static void test_every_fault_can_be_planted(void **state) {
     (void)state;
     for (size_t i = 0; i < NUM_MUTATIONS + NUM_LOST; i++) {
-        char *folder =
-            copy_templates(i < NUM_MUTATIONS ? &mutations[i] : &lost_synchronisation[i - NUM_MUTATIONS]);
+        char *folder = copy_templates(i < NUM_MUTATIONS ? &mutations[i] : &lost_synchronisation[i - NUM_MUTATIONS]);
         remove_folder(folder);
         free(folder);
     }
