@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT
  * fp8_paged_mqa_logits for every architecture from sm_80 on: persistent, one pass over the KV for every next_n.
  *
- * lib/portable.cuh is the frame: what a CTA and its warps do in which order. Here is what depends on the number format: how
- * queries and keys become operands. Where the tensor cores take E4M3, they are used as they are; elsewhere both become
- * float16, which holds every E4M3 number: the queries once for each request, the keys once for each unit of 32 tokens. */
+ * lib/portable.cuh is the frame: what a CTA and its warps do in which order. Here is what depends on the number format:
+ * how queries and keys become operands. Where the tensor cores take E4M3, they are used as they are; elsewhere both
+ * become float16, which holds every E4M3 number: the queries once for each request, the keys once for each unit of 32
+ * tokens. */
 #include "lib/base.cuh"
 #include "lib/output.cuh"
 
@@ -14,8 +15,8 @@ constexpr int BLOCK_SIZE = @BLOCK_SIZE@;
 constexpr int NEXT_N = @NEXT_N@;
 constexpr int WARPS = @WARPS@;
 constexpr int CTAS_PER_SM = @CTAS_PER_SM@;
-constexpr int STAGES = @STAGES@;           /* units of KV under way for each warp */
-constexpr int CHUNK_SLOTS = @CHUNK_SLOTS@; /* query slots whose queries are in shared memory at a time */
+constexpr int STAGES = @STAGES@;             /* units of KV under way for each warp */
+constexpr int CHUNK_SLOTS = @CHUNK_SLOTS@;   /* query slots whose queries are in shared memory at a time */
 constexpr int SHARED_BYTES = @SHARED_BYTES@; /* of a CTA */
 constexpr bool ACC_F16 = @ACC_F16@;
 constexpr bool EPI_F16 = @EPI_F16@;
@@ -62,7 +63,8 @@ __device__ __forceinline__ void widen(u32 bytes, u32 (&x)[PIECE_REGISTERS]) {
 
 struct Format {
     /* By the thread that has piece `piece` of a head's query. */
-    __device__ __forceinline__ static void store_query(u32 *slot, int head, int piece, const uint4 &bytes) {
+    __device__ __forceinline__ static void store_query(const Arguments &, int, int, u32 *slot, int head, int piece,
+                                                       const uint4 &bytes) {
         const u32 words[4] = {bytes.x, bytes.y, bytes.z, bytes.w};
 #pragma unroll
         for (int lane = 0; lane < 4; lane++) {
@@ -80,14 +82,15 @@ struct Format {
         u32 a[HALVES][PIECES / 2][4][PIECE_REGISTERS];
         float scale; /* of the token that this lane stores */
 
-        __device__ __forceinline__ void load(u32 stage) {
+        __device__ __forceinline__ void load(u32 stage, int, int) {
             scale = *shared_pointer<float>(stage + static_cast<u32>(UNIT_BYTES + own_token() * 4));
 #pragma unroll
             for (int half = 0; half < HALVES; half++)
 #pragma unroll
                 for (int pair = 0; pair < PIECES / 2; pair++) {
                     u32 bytes[4];
-                    load_matrices(bytes, stage + swizzled<ROW_BYTES>(16 * half + lane_id() % 16, 2 * pair + lane_id() / 16));
+                    load_matrices(bytes,
+                                  stage + swizzled<ROW_BYTES>(16 * half + lane_id() % 16, 2 * pair + lane_id() / 16));
 #pragma unroll
                     for (int i = 0; i < 4; i++)
                         widen(bytes[i], a[half][pair][i]);
@@ -95,7 +98,7 @@ struct Format {
         }
 
         /* Adds the product of a half with 8 heads. */
-        __device__ __forceinline__ void multiply(Accumulator &d, int half, const u32 (&b)[QUERY_REGISTERS]) const {
+        __device__ __forceinline__ void multiply(Accumulator &d, int half, const u32 (&b)[QUERY_REGISTERS], int) const {
 #pragma unroll
             for (int pair = 0; pair < PIECES / 2; pair++) {
                 const auto &x = a[half][pair];
@@ -108,7 +111,12 @@ struct Format {
             }
         }
 
-        __device__ __forceinline__ float score(const u32 *queries, int slot) const {
+        /* Whether `score` reads the stage, too. */
+        __device__ __forceinline__ bool keeps_stage() const {
+            return false;
+        }
+
+        __device__ __forceinline__ float score(const Arguments &, int, int slot, const u32 *queries) const {
             return score_unit(*this, queries, shared_at<float>(WEIGHTS_AT) + slot * NUM_HEADS) * scale;
         }
     };

@@ -77,6 +77,9 @@ constexpr int Q_GAP_BYTES = (mma_columns(LAST_CHUNK_SLOTS) - LAST_CHUNK_SLOTS * 
  * after an earlier MMA.) */
 constexpr int SCALE_COLUMNS = FP4 ? 8 : 0;
 static_assert(ACC_STAGES * (ACC_COLUMNS + SCALE_COLUMNS) <= TENSOR_COLUMNS, "tensor memory");
+/* A warpgroup waits for its own jobs only, and a parity tells but two phases apart: so every barrier for "computed" is for
+ * jobs of one warpgroup. With an odd number of stages, which the warpgroups then use alternately, there are two for each. */
+constexpr int ACC_TURNS = ACC_STAGES % 2 == 0 ? ACC_STAGES : 2 * ACC_STAGES;
 constexpr int SCALE_ROWS_BYTES = 512; /* scales of 128 rows as tcgen05_copy_scales takes them */
 /* Interleaved words are in the pool as tensor memory takes them. With head_dim 64 there are only half as many bytes. */
 constexpr bool CONVERT_K_SCALES = FP4 && !(KV_SF_INTERLEAVED && HEAD_DIM == 128);
@@ -159,16 +162,16 @@ struct Layout {
     __device__ __forceinline__ u32 q_empty(int stage) const {
         return q_full(stage) + 16;
     }
-    /* Accumulator stage: computed; read. */
-    __device__ __forceinline__ u32 acc_full(int stage) const {
-        return q_full(Q_STAGES) + static_cast<u32>(stage * 16);
+    /* Accumulators: computed; read. */
+    __device__ __forceinline__ u32 acc_full(int turn) const {
+        return q_full(Q_STAGES) + static_cast<u32>(turn * 8);
     }
     __device__ __forceinline__ u32 acc_empty(int stage) const {
-        return acc_full(stage) + 8;
+        return acc_full(ACC_TURNS) + static_cast<u32>(stage * 8);
     }
     /* KV stage: as a Q stage. */
     __device__ __forceinline__ u32 full(int stage) const {
-        return acc_full(ACC_STAGES) + static_cast<u32>(stage * 32);
+        return acc_empty(ACC_TURNS) + static_cast<u32>(stage * 32);
     }
     __device__ __forceinline__ u32 scaled(int stage) const {
         return full(stage) + 8;
@@ -211,6 +214,10 @@ __device__ __forceinline__ int request_length(const Arguments &args, int request
     for (int slot = 0; slot < NEXT_N; slot++)
         length = max(length, slot_limit(args, request, slot));
     return length;
+}
+
+__device__ __forceinline__ int slots_of(int chunk) {
+    return RAGGED && chunk == CHUNKS - 1 ? LAST_CHUNK_SLOTS : CHUNK_SLOTS;
 }
 
 /* The jobs of a request, in the order in which they are computed: job(tile, chunk, its KV stage). Of a group of tiles one
@@ -416,7 +423,7 @@ struct Multiplier {
     const Layout &layout;
     int stages;
     u32 tensor;
-    RingCursor kv, q, acc;
+    RingCursor kv, q, acc, turn;
 
     __device__ __forceinline__ u32 scale_columns() const {
         return tensor + static_cast<u32>(ACC_STAGES * ACC_COLUMNS + acc.stage * SCALE_COLUMNS);
@@ -427,7 +434,7 @@ struct Multiplier {
         const u64 a = tcgen05_operand<ROW_BYTES>(layout.k(stage.stage));
         const u64 b = tcgen05_operand<ROW_BYTES>(layout.q(q.stage) +
                                                  static_cast<u32>(chunk * CHUNK_SLOTS * NUM_HEADS * ROW_BYTES));
-        const int columns = chunk == CHUNKS - 1 ? mma_columns(LAST_CHUNK_SLOTS) : ACC_COLUMNS;
+        const int columns = mma_columns(slots_of(chunk));
         if constexpr (FP4) {
             const u32 scales_a = scale_columns();
             const u32 scales_b = scales_a + 4;
@@ -463,14 +470,16 @@ struct Multiplier {
                 mbarrier_wait(layout.acc_empty(acc.stage), acc.parity ^ 1);
                 tcgen05_fence_after();
                 multiply(chunk, stage);
-                tcgen05_commit(layout.acc_full(acc.stage));
+                tcgen05_commit(layout.acc_full(turn.stage));
                 /* K (and its scales, MXFP4) may be overwritten once the last chunk's MMAs have read it: a commit, not an
                  * arrival of this thread, which runs ahead of them. */
                 if (chunk == CHUNKS - 1)
                     tcgen05_commit(layout.empty(stage.stage));
                 acc.advance(ACC_STAGES);
+                turn.advance(ACC_TURNS);
             });
-            tcgen05_commit(layout.q_empty(q.stage));
+            /* The MMAs that read the queries are complete once the warpgroups, who have waited for each, arrive too. */
+            mbarrier_arrive(layout.q_empty(q.stage));
         }
     }
 };
@@ -486,7 +495,7 @@ struct Scorer {
     const Layout &layout;
     u32 lanes;   /* tensor memory address of this warp's lanes */
     bool active; /* whether the next job is ours */
-    RingCursor kv, q, acc;
+    RingCursor kv, q, turn;
 
     HeadWeights<COLUMNS> weights;
 
@@ -539,14 +548,15 @@ struct Scorer {
             release(layout.empty(stage.stage));
         }
         const int first_slot = chunk * CHUNK_SLOTS;
-        const int slots = RAGGED && chunk == CHUNKS - 1 ? LAST_CHUNK_SLOTS : CHUNK_SLOTS;
+        const int slots = slots_of(chunk);
         const int *limits = shared_pointer<int>(layout.limits(q.stage)) + first_slot;
         Output *out = args.out + (static_cast<i64>(request) * NEXT_N + first_slot) * args.out_stride + token;
 
         /* The MMA is complete: its commit, this wait, this fence. */
-        mbarrier_wait(layout.acc_full(acc.stage), acc.parity);
+        mbarrier_wait(layout.acc_full(turn.stage), turn.parity);
         tcgen05_fence_after();
-        const u32 address = lanes + static_cast<u32>(acc.stage * ACC_COLUMNS);
+        const int acc_stage = turn.stage % ACC_STAGES;
+        const u32 address = lanes + static_cast<u32>(acc_stage * ACC_COLUMNS);
         u32 cells[2][PIECE];
         HeadSum sums;
         u32 suspects = 0; /* slots whose sum is not finite */
@@ -586,7 +596,7 @@ struct Scorer {
         }
         /* Loads are complete (waited for) before the MMA thread may overwrite the stage. */
         tcgen05_fence_before();
-        release(layout.acc_empty(acc.stage));
+        release(layout.acc_empty(acc_stage));
     }
 
     __device__ __forceinline__ void run() {
@@ -599,13 +609,14 @@ struct Scorer {
             for_each_job(note.tiles, args.stages, kv, [&](int tile, int chunk, const RingCursor &stage) {
                 if (active) {
                     if (chunk != held) {
-                        weights.load(shared_pointer<float>(layout.weights(q.stage)) + chunk * COLUMNS);
+                        weights.load(shared_pointer<float>(layout.weights(q.stage)) + chunk * COLUMNS,
+                                     slots_of(chunk) * NUM_HEADS);
                         held = chunk;
                     }
                     score(note.request, chunk, note.token + tile * WALK_TOKENS + tile_row(), stage);
                 }
                 active = !active;
-                acc.advance(ACC_STAGES);
+                turn.advance(ACC_TURNS);
             });
             release(layout.q_empty(q.stage));
         }
@@ -625,6 +636,7 @@ __device__ __forceinline__ void clean_rows(const Arguments &args, int thread) {
         const int limit = slot_limit(args, request, static_cast<int>(row - static_cast<i64>(request) * NEXT_N));
         const int end = min(args.clean_until - begin, PIECE) + begin;
         Output *out = args.out + row * args.out_stride;
+#pragma unroll 1
         for (int column = max(begin, limit) + thread; column < end; column += MATH_THREADS)
             out[column] = convert<Output>(-__int_as_float(0x7f800000));
     }
@@ -652,10 +664,10 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) paged_mqa_logits(const 
             mbarrier_init(layout.q_scaled(lane_id()), 1);
             mbarrier_init(layout.q_empty(lane_id()), 1 + MATH_WARPS + (FP4 ? 1 : 0));
         }
-        if (lane_id() < ACC_STAGES) {
+        if (lane_id() < ACC_TURNS)
             mbarrier_init(layout.acc_full(lane_id()), 1);
+        if (lane_id() < ACC_STAGES)
             mbarrier_init(layout.acc_empty(lane_id()), 4);
-        }
         mbarrier_init_fence();
     }
     /* This warp frees it below: no path leaves the kernel in between. Alone on its SM, so it never waits for another CTA

@@ -3,8 +3,8 @@
  * The portable kernels take plain addresses: nothing is encoded. */
 #include "launch/launch.h"
 
-/* The kernel's argument: as `struct Arguments` in templates/lib/portable.cuh. Strides in elements, which are bytes for q
- * and kv. */
+/* The kernel's argument: as `struct Arguments` in templates/lib/portable.cuh. Strides in elements, which are bytes for
+ * q and kv. */
 typedef struct portable_arguments {
     const void *q;
     long long q_stride_b, q_stride_t;

@@ -31,8 +31,8 @@ static cuuint32_t box_tokens(const attns_logits_args *args, const attns_plan *pl
 
 /* Boxes of `type`, innermost dimension first; `strides` in bytes without the innermost. Coordinates outside read as
  * zeros: so do blocks out of range. */
-static attns_status encode_map(const attns_driver *driver, CUtensorMap *map, CUtensorMapDataType type, int rank, void *data,
-                               const cuuint64_t *sizes, const cuuint64_t *strides, const cuuint32_t *box,
+static attns_status encode_map(const attns_driver *driver, CUtensorMap *map, CUtensorMapDataType type, int rank,
+                               void *data, const cuuint64_t *sizes, const cuuint64_t *strides, const cuuint32_t *box,
                                CUtensorMapSwizzle swizzle, CUtensorMapL2promotion promotion) {
     static const cuuint32_t ones[4] = {1, 1, 1, 1};
     return attns_driver_check(driver,
@@ -69,11 +69,12 @@ static attns_status encode_k(const attns_driver *driver, const attns_logits_args
     const cuuint64_t sizes[3] = {(cuuint64_t)row, (cuuint64_t)args->problem.block_size, (cuuint64_t)args->num_blocks};
     const cuuint64_t strides[2] = {(cuuint64_t)row, (cuuint64_t)args->kv.stride[0]};
     const cuuint32_t box[3] = {(cuuint32_t)row, box_tokens(args, plan), 1};
-    return encode_map(driver, map, CU_TENSOR_MAP_DATA_TYPE_UINT8, 3, args->kv.data, sizes, strides, box, swizzle_of(row),
-                      CU_TENSOR_MAP_L2_PROMOTION_L2_256B);
+    return encode_map(driver, map, CU_TENSOR_MAP_DATA_TYPE_UINT8, 3, args->kv.data, sizes, strides, box,
+                      swizzle_of(row), CU_TENSOR_MAP_L2_PROMOTION_L2_256B);
 }
 
-/* The scales of the pool, behind a block's values, as [num_blocks, block_size]: a token's float32, or its D/32 bytes. */
+/* The scales of the pool, behind a block's values, as [num_blocks, block_size]: a token's float32, or its D/32 bytes.
+ */
 static attns_status encode_scales(const attns_driver *driver, const attns_logits_args *args, const attns_plan *plan,
                                   CUtensorMap *map) {
     const attns_problem *const p = &args->problem;
@@ -83,8 +84,8 @@ static attns_status encode_scales(const attns_driver *driver, const attns_logits
     const cuuint64_t sizes[2] = {(cuuint64_t)p->block_size, (cuuint64_t)args->num_blocks};
     const cuuint64_t strides[1] = {(cuuint64_t)args->kv.stride[0]};
     const cuuint32_t box[2] = {box_tokens(args, plan), 1};
-    return encode_map(driver, map, type, 2, args->kv.data + (int64_t)p->block_size * row_bytes(args), sizes, strides, box,
-                      CU_TENSOR_MAP_SWIZZLE_NONE, CU_TENSOR_MAP_L2_PROMOTION_NONE);
+    return encode_map(driver, map, type, 2, args->kv.data + (int64_t)p->block_size * row_bytes(args), sizes, strides,
+                      box, CU_TENSOR_MAP_SWIZZLE_NONE, CU_TENSOR_MAP_L2_PROMOTION_NONE);
 }
 
 attns_status attns_launch_sm100(const attns_logits_args *args, const attns_kernel_use *use, CUstream stream) {

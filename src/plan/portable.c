@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Configuration of the portable kernels (templates/lib/portable.cuh): what the tensor cores are fed with, how many warps
- * share the queries of a request, and what shared memory is used for. */
+ * Configuration of the portable kernels (templates/lib/portable.cuh): what the tensor cores are fed with, how many
+ * warps share the queries of a request, and what shared memory is used for. */
 #include "plan/kernels.h"
 
 enum {
@@ -35,9 +35,10 @@ static int min(int a, int b) {
     return a < b ? a : b;
 }
 
-/* mma.sync takes E4M3 from sm_89 on, but only sm_89 and the sm_12x have it in hardware: for 90, 100, 103 and 110 ptxas 13.0
- * makes conversions to float16 and HMMA of it, for every product anew. Block scales are a feature of the sm_12x alone, and
- * only of targets with a suffix (PTX ISA, "mma"). A chip that is not known gets what every chip has. */
+/* mma.sync takes E4M3 from sm_89 on, but only sm_89 and the sm_12x have it in hardware: for 90, 100, 103 and 110
+ * ptxas 13.0 makes conversions to float16 and HMMA of it, for every product anew. Block scales are a feature of the
+ * sm_12x alone, and only of targets with a suffix (PTX ISA, "mma"). A chip that is not known gets what every chip has.
+ */
 static operand_format operands_of(const attns_problem *p, const attns_target *target) {
     const int capability = target->compute_capability;
     const bool is_12x = capability == 120 || capability == 121;
@@ -60,9 +61,9 @@ static int query_bytes(const attns_problem *p, operand_format operands) {
     return p->num_heads * (operands == OPERANDS_F16 ? 2 * p->head_dim : row_bytes(p));
 }
 
-/* What is kept of each slot besides queries: weights, and of fp4 a word or two. */
+/* What is kept of each slot besides queries: weights, and of fp4 all scales or what sums them up. */
 static int slot_bytes(const attns_problem *p, operand_format operands) {
-    const int scales = operands == OPERANDS_MXF4 ? p->num_heads * 4 : 8;
+    const int scales = operands == OPERANDS_MXF4 ? p->num_heads * 4 : 16;
     return p->num_heads * 4 + (p->kind == ATTNS_KERNEL_FP4_LOGITS ? scales : 0);
 }
 
@@ -76,12 +77,15 @@ static int room(const attns_target *target, int ctas_per_sm) {
     return min(target->shared_bytes_per_sm / ctas_per_sm - RESERVED_BYTES, target->shared_bytes_per_block);
 }
 
-/* Twelve warps on an SM have up to 168 registers a thread, which is enough for every shape, and are enough to keep the tensor
- * cores busy while some wait. Small CTAs wait for each other least where the request changes; a large one needs the queries
- * only once. If nothing fits, the queries come in chunks, in equal ones. */
+/* Twelve warps on an SM have up to 168 registers a thread, which is nearly always enough, and are enough to keep the
+ * tensor cores busy while some wait; eight have all that a thread can have. Small CTAs wait for each other least where
+ * the request changes; a large one needs the queries only once. If nothing fits, the queries come in chunks, in equal
+ * ones. */
 static cta_shape choose_shape(const attns_problem *p, const attns_target *target, operand_format operands) {
     static const cta_shape choices[] = {{4, 3, 0, 0}, {12, 1, 0, 0}, {4, 2, 0, 0}, {8, 1, 0, 0}};
-    for (int i = 0; i < 4; i++) {
+    const bool many_registers = p->kind == ATTNS_KERNEL_FP4_LOGITS && operands == OPERANDS_F16 && p->head_dim == 128 &&
+                                (p->next_n > 1 || p->num_heads % 16 != 0);
+    for (int i = many_registers ? 2 : 0; i < 4; i++) {
         cta_shape shape = choices[i];
         shape.chunk_slots = p->next_n;
         shape.stages = min(divide_up(ENOUGH_UNDER_WAY, shape.warps * shape.ctas_per_sm * stage_bytes(p)), MAX_STAGES);

@@ -16,7 +16,9 @@ static const struct {
     {ATTNS_FAMILY_SM90, ATTNS_KERNEL_FP8_LOGITS, attns_plan_fp8_sm90},
     {ATTNS_FAMILY_SM90, ATTNS_KERNEL_FP4_LOGITS, attns_plan_fp4_sm90},
     {ATTNS_FAMILY_SM100, ATTNS_KERNEL_FP8_LOGITS, attns_plan_sm100},
+    {ATTNS_FAMILY_SM100, ATTNS_KERNEL_FP4_LOGITS, attns_plan_sm100},
     {ATTNS_FAMILY_PORTABLE, ATTNS_KERNEL_FP8_LOGITS, attns_plan_portable},
+    {ATTNS_FAMILY_PORTABLE, ATTNS_KERNEL_FP4_LOGITS, attns_plan_portable},
     {ATTNS_FAMILY_NONE, ATTNS_KERNEL_INDEXER_BF16, attns_plan_indexer},
     {ATTNS_FAMILY_NONE, ATTNS_KERNEL_INDEXER_NVFP4, attns_plan_indexer},
 };

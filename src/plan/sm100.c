@@ -1,19 +1,20 @@
 /* SPDX-License-Identifier: MIT
  *
- * Configuration of templates/paged_mqa_logits_sm100.cu, FP8 and MXFP4: how the heads of all query slots (the N of the MMA)
- * are cut into chunks, and how tensor memory and shared memory are divided. */
+ * Configuration of templates/paged_mqa_logits_sm100.cu, FP8 and MXFP4: how the heads of all query slots (the N of the
+ * MMA) are cut into chunks, and how tensor memory and shared memory are divided. */
 #include "plan/kernels.h"
 
 enum {
     TILE_TOKENS = 128,
-    MAX_COLUMNS = 128, /* of a chunk: a thread holds a weight for each in its registers. From here on an MMA is no longer
-                          slowed down by reading K from shared memory, so wider ones would not be faster */
+    MAX_COLUMNS = 128, /* of a chunk: a thread holds a weight for each in its registers. From here on an MMA is no
+                          longer slowed down by reading K from shared memory, so wider ones would not be faster */
     MAX_ACC_STAGES = 4,
     TENSOR_COLUMNS = 512,
-    SCALE_COLUMNS = 8, /* MXFP4, of an accumulator stage */
+    SCALE_COLUMNS = 8,      /* MXFP4, of an accumulator stage */
     SCALE_ROWS_BYTES = 512, /* MXFP4: scales of 128 rows as they go to tensor memory */
     MAX_GROUP_TILES = 8,
-    /* A second Q stage must leave so many bytes of K in flight: what an SM of a B200 (7 TB/s over 148) receives in 2 us. */
+    /* A second Q stage must leave so many bytes of K in flight: what an SM of a B200 (7 TB/s over 148) receives in 2
+       us. */
     GOOD_RING_BYTES = 96 * 1024,
     CHUNK_TABLE_BYTES = 512 * 4,
     WARPS = 12,
@@ -62,9 +63,10 @@ static int fixed_bytes(const attns_problem *p, int chunks, int q_stages, int acc
     const int scales = is_fp4(p) ? p->next_n * p->num_heads * 4 + chunks * SCALE_ROWS_BYTES : 0;
     const int limits = round_up(p->next_n * 4, 16);
     const int note_and_barriers = 16 + 32;
+    const int acc_turns = acc_stages % 2 ? 2 * acc_stages : acc_stages; /* with two barriers each */
     const int tensor_address = 16;
-    return round_up(q_stages * q, 1024) + q_stages * (weights + scales + limits + note_and_barriers) +
-           acc_stages * 16 + tensor_address + CHUNK_TABLE_BYTES;
+    return round_up(q_stages * q, 1024) + q_stages * (weights + scales + limits + note_and_barriers) + acc_turns * 16 +
+           tensor_address + CHUNK_TABLE_BYTES;
 }
 
 static int stage_bytes(const attns_problem *p) {
@@ -82,9 +84,10 @@ static int tensor_columns(int used) {
     return columns;
 }
 
-/* How many tiles a chunk is applied to in a row. One if every warpgroup meets the same chunk over and over, that is with one
- * chunk, or with two that fill alike; else an even number, so that the two warpgroups share every chunk's work and load its
- * weights once for several jobs. The group's K must be in the ring all at once, and the next one's should be on its way. */
+/* How many tiles a chunk is applied to in a row. One if every warpgroup meets the same chunk over and over, that is
+ * with one chunk, or with two that fill alike; else an even number, so that the two warpgroups share every chunk's work
+ * and load its weights once for several jobs. The group's K must be in the ring all at once, and the next one's should
+ * be on its way. */
 static int choose_group(int chunks, int slots_per_chunk, int next_n, int stages) {
     if (chunks == 1 || (chunks == 2 && 2 * slots_per_chunk == next_n))
         return 1;

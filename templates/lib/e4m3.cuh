@@ -9,9 +9,9 @@ __device__ __forceinline__ void e4m3_to_f16(u32 bytes, u32 &low, u32 &high) {
         : "r"(bytes));
 }
 #else
-/* The 7 bits of exponent and mantissa, put one place below the sign, are a float16 that is 2^8 too small: its exponent is
- * biased by 15 rather than 7. That holds for subnormal numbers, too. The code of NaN becomes 480, the only number that
- * overflows when multiplied by 146; times 0 that is NaN, and every other number adds 0. */
+/* The 7 bits of exponent and mantissa, put one place below the sign, are a float16 that is 2^8 too small: its exponent
+ * is biased by 15 rather than 7. That holds for subnormal numbers, too. The code of NaN becomes 480, the only number
+ * that overflows when multiplied by 146; times 0 that is NaN, and every other number adds 0. */
 __device__ __forceinline__ u32 e4m3_upper_to_f16(u32 x) {
     const u32 bits = (x & 0x80008000u) | (x >> 1 & 0x3f803f80u);
     u32 value, overflowing;

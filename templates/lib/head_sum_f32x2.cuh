@@ -79,9 +79,12 @@ template <int COUNT> struct HeadWeights {
     F32x2 f32[EPI_F16 ? 1 : COUNT / 2];
     u32 f16[EPI_F16 ? COUNT / 2 : 1];
 
-    __device__ __forceinline__ void load(const float *weights) {
+    /* Only the first `count`, a multiple of 8: behind them may be what is being filled for another request. */
+    __device__ __forceinline__ void load(const float *weights, int count) {
 #pragma unroll
         for (int i = 0; i < COUNT / 4; i++) {
+            if (4 * i >= count)
+                break;
             const float4 w = reinterpret_cast<const float4 *>(weights)[i];
             if constexpr (EPI_F16) {
                 f16[2 * i] = pack_f16x2(w.x, w.y);

@@ -34,8 +34,8 @@ template <int LIMIT> __device__ __forceinline__ void copy_async_wait(int pending
 
 /* ---- Shared memory -------------------------------------------------------------------------------------------- */
 
-/* Four matrices of 8 rows of 16 bytes; lane l gives the address of row l%8 of matrix l/8, and gets bytes [4(l%4), +4) of
- * row l/4 of each. */
+/* Four matrices of 8 rows of 16 bytes; lane l gives the address of row l%8 of matrix l/8, and gets bytes [4(l%4), +4)
+ * of row l/4 of each. */
 __device__ __forceinline__ void load_matrices(u32 (&x)[4], u32 address) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                  : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3])
@@ -43,8 +43,8 @@ __device__ __forceinline__ void load_matrices(u32 (&x)[4], u32 address) {
                  : "memory");
 }
 
-/* Where 16-byte piece `piece` of row `row` lies in a tile of rows of ROW_BYTES: so that 8 rows of one column of pieces, and
- * 8 pieces in a row, lie in different banks. */
+/* Where 16-byte piece `piece` of row `row` lies in a tile of rows of ROW_BYTES: so that 8 rows of one column of pieces,
+ * and 8 pieces in a row, lie in different banks. */
 template <int ROW_BYTES> __device__ __forceinline__ u32 swizzled(int row, int piece) {
     constexpr int PIECES = ROW_BYTES / 16;
     const int turn = row / (8 / PIECES) % PIECES;

@@ -1,19 +1,20 @@
 /* SPDX-License-Identifier: MIT
- * The frame of the portable kernels. A CTA takes a share of the batch, request by request. The queries of one request lie in
- * shared memory, in the order in which lanes need them; every warp takes units of 32 tokens in turn, has its own ring of
- * stages for them, and shares nothing else, so that warps wait for each other only where the request changes. A unit's keys
- * go from the ring into registers at once, as A; its stage is filled again before the products start. The heads stream
- * past: 8 columns of B from shared memory, a product, ReLU, weights and sums; no accumulator lives longer, so that registers
- * are bounded whatever next_n and the number of heads are.
+ * The frame of the portable kernels. A CTA takes a share of the batch, request by request. The queries of one request
+ * lie in shared memory, in the order in which lanes need them; every warp takes units of 32 tokens in turn, has its own
+ * ring of stages for them, and shares nothing else, so that warps wait for each other only where the request changes. A
+ * unit's keys go from the ring into registers at once, as A; its stage is filled again before the products start. The
+ * heads stream past: 8 columns of B from shared memory, a product, ReLU, weights and sums; no accumulator lives longer,
+ * so that registers are bounded whatever next_n and the number of heads are.
  *
- * Where the queries of all slots do not fit, they pass in chunks of slots, once for every round of one unit for each warp;
- * the KV is still read once.
+ * Where the queries of all slots do not fit, they pass in chunks of slots, once for every round of one unit for each
+ * warp; the KV is still read once.
  *
  * Needs, besides the specialised constants: Output, Accumulator, ROW_BYTES, TOKEN_SCALE_BYTES, SCALES_INTERLEAVED, and
- * QUERY_REGISTERS (what a lane needs of the queries for one product with 8 heads), SLOT_EXTRA_BYTES. run_portable takes a
- * class with `store_query` and `Keys`, see the kernels. */
-#include "lib/schedule.cuh"
+ * QUERY_REGISTERS (what a lane needs of the queries for one product with 8 heads), SLOT_EXTRA_BYTES (a multiple of 16:
+ * what is kept of a slot besides). run_portable takes a class with `load_slot`, `store_query` and `Keys`, see the
+ * kernels. */
 #include "lib/head_sum.cuh"
+#include "lib/schedule.cuh"
 
 constexpr int UNIT_TOKENS = 32;
 constexpr int HALVES = UNIT_TOKENS / 16; /* products of 16 rows */
@@ -106,7 +107,8 @@ __device__ __forceinline__ int own_token() {
     return (lane_id() & 2) * 8 + (lane_id() & 1) * 8 + lane_id() / 4;
 }
 
-/* The sum over a lane's columns, for rows l/4 and l/4 + 8. The order of additions depends on the number of heads alone. */
+/* The sum over a lane's columns, for rows l/4 and l/4 + 8. The order of additions depends on the number of heads alone.
+ */
 struct HeadSum {
     float2 low, high;
     u32 low_f16, high_f16;
@@ -160,7 +162,7 @@ __device__ __forceinline__ float score_unit(const Keys &keys, const u32 *queries
 #pragma unroll
         for (int half = 0; half < HALVES; half++) {
             clear(d[half]);
-            keys.multiply(d[half], half, b);
+            keys.multiply(d[half], half, b, tile);
             sums[half].add(d[half], w[4 * tile]);
         }
     }
@@ -169,12 +171,12 @@ __device__ __forceinline__ float score_unit(const Keys &keys, const u32 *queries
 
 /* ---- A warp's units ------------------------------------------------------------------------------------------- */
 
-/* The stages of one warp: filled in sequence with its units of this segment, then of the next one, so that the copies do not
- * stop where the request changes. */
+/* The stages of one warp: filled in sequence with its units of this segment, then of the next one, so that the copies
+ * do not stop where the request changes. */
 struct Ring {
     const Arguments &args;
-    u32 stages;  /* address */
-    int filled;  /* stages whose copies were started and that were not read */
+    u32 stages; /* address */
+    int filled; /* stages whose copies were started and that were not read */
     int fill_at, read_at;
 
     /* The segment that is being filled from. */
@@ -198,7 +200,9 @@ struct Ring {
 #pragma unroll
         for (int box = 0; box < BOXES; box++) {
             const int start = token + box * BOX_TOKENS;
-            to[box] = start < segment.end && first_unit + lane_id() * WARPS < units_of(segment) ? row[start / BLOCK_SIZE] : -1;
+            to[box] = start < segment.end && first_unit + lane_id() * WARPS < units_of(segment)
+                          ? row[start / BLOCK_SIZE]
+                          : -1;
         }
     }
 
@@ -256,13 +260,14 @@ struct Ring {
         }
     }
 
-    /* Starts as many copies as there are free stages, and units in this segment and `next`. */
-    __device__ __forceinline__ void fill(const Segment &next) {
+    /* Starts as many copies as there are free stages, and units in this segment and `next`, which is in shared memory.
+     */
+    __device__ __forceinline__ void fill(const Segment *next) {
         while (filled < STAGES) {
             if (unit >= units_of(segment)) {
-                if (is_next || next.token == next.end)
+                if (is_next || next->token == next->end)
                     return;
-                enter(next, true);
+                enter(*next, true);
             } else {
                 start_copies();
             }
@@ -286,13 +291,17 @@ struct Ring {
 
 /* ---- A CTA's segments ----------------------------------------------------------------------------------------- */
 
-/* By all threads, between barriers: weights and limits of the request. */
-__device__ __forceinline__ void load_request(const Arguments &args, int request) {
+/* By all threads, between barriers: weights, limits and extras of the request. */
+template <class Format> __device__ __forceinline__ void load_request(const Arguments &args, int request) {
     for (int i = static_cast<int>(threadIdx.x); i < NEXT_N * NUM_HEADS; i += THREADS)
         shared_at<float>(WEIGHTS_AT)[i] =
             args.weights[(static_cast<i64>(request) * NEXT_N + i / NUM_HEADS) * args.weights_stride + i % NUM_HEADS];
     if (threadIdx.x < NEXT_N)
         shared_at<int>(LIMITS_AT)[threadIdx.x] = slot_limit(args, request, static_cast<int>(threadIdx.x));
+    if constexpr (SLOT_EXTRA_BYTES > 0) {
+        for (int slot = static_cast<int>(threadIdx.x) / 32; slot < NEXT_N; slot += WARPS)
+            Format::load_slot(args, request, slot);
+    }
 }
 
 /* By all threads, between barriers: the queries of a chunk of slots. */
@@ -307,7 +316,8 @@ template <class Format> __device__ __forceinline__ void load_queries(const Argum
         const int in_slot = i - slot * SLOT_PIECES;
         const unsigned char *from = args.q + request * args.q_stride_b + (first + slot) * args.q_stride_t;
         const uint4 bytes = *reinterpret_cast<const uint4 *>(from + in_slot * 16);
-        Format::store_query(shared_at<u32>(slot * QUERY_SLOT_BYTES), in_slot / ROW_PIECES, in_slot % ROW_PIECES, bytes);
+        Format::store_query(args, request, first + slot, shared_at<u32>(slot * QUERY_SLOT_BYTES), in_slot / ROW_PIECES,
+                            in_slot % ROW_PIECES, bytes);
     }
 }
 
@@ -345,14 +355,16 @@ template <class Format> __device__ __forceinline__ void run_portable(const Argum
     Ring ring{args, shared_address(shared_memory) + RING_AT + static_cast<u32>(warp * STAGES * STAGE_BYTES), 0, 0, 0};
     for (int place = 0;; place ^= 1) {
         const Segment segment = segments[place];
-        const Segment next = segments[place ^ 1];
+        const Segment *next = &segments[place ^ 1];
         if (segment.token == segment.end)
             break;
         if (ring.filled == 0)
             ring.enter(segment, false);
         ring.is_next = false;
         ring.fill(next);
-        load_request(args, segment.request);
+        load_request<Format>(args, segment.request);
+        if (CHUNKS == 1 && SLOT_EXTRA_BYTES > 0)
+            __syncthreads();
         if (CHUNKS == 1)
             load_queries<Format>(args, segment.request, 0);
         __syncthreads();
@@ -366,13 +378,18 @@ template <class Format> __device__ __forceinline__ void run_portable(const Argum
             const bool has_unit = unit < units;
             if (CHUNKS == 1 && !has_unit)
                 break;
+            const int first_token = segment.token + unit * UNIT_TOKENS;
+            const int token = first_token + own_token();
             typename Format::Keys keys;
+            bool keeps_stage = false;
             if (has_unit) {
-                keys.load(ring.wait());
-                ring.release();
-                ring.fill(next);
+                keys.load(ring.wait(), first_token, segment.end);
+                keeps_stage = keys.keeps_stage();
+                if (!keeps_stage) {
+                    ring.release();
+                    ring.fill(next);
+                }
             }
-            const int token = segment.token + unit * UNIT_TOKENS + own_token();
 #pragma unroll 1
             for (int slot = 0; slot < NEXT_N; slot++) {
                 if (CHUNKS > 1 && slot % CHUNK_SLOTS == 0) {
@@ -381,10 +398,15 @@ template <class Format> __device__ __forceinline__ void run_portable(const Argum
                     __syncthreads();
                 }
                 if (has_unit) {
-                    const float score = keys.score(shared_at<u32>(slot % CHUNK_SLOTS * QUERY_SLOT_BYTES), slot);
+                    const float score =
+                        keys.score(args, segment.request, slot, shared_at<u32>(slot % CHUNK_SLOTS * QUERY_SLOT_BYTES));
                     Output *row = args.out + (static_cast<i64>(segment.request) * NEXT_N + slot) * args.out_stride;
                     store_if(token < limits[slot], row + token, score);
                 }
+            }
+            if (keeps_stage) {
+                ring.release();
+                ring.fill(next);
             }
         }
         __syncthreads();

@@ -108,41 +108,46 @@ template <class Loader> __device__ __forceinline__ void walk_share(Loader &loade
     }
 }
 
-/* Finds this CTA's share and walks it: an equal part of all tiles, or the shares that a caller's schedule (start of share
- * i at schedule[2i]: request and its tile of TILE_TOKENS tokens) gives it. `length` is that of request lane_id() if the
- * batch has no more than 32; otherwise chunk_tiles are the sums of sum_chunks. */
+/* Walks this CTA's share: an equal part of all tiles, or the shares that a caller's schedule (start of share i at
+ * schedule[2i]: request and its tile of TILE_TOKENS tokens) gives it. `length` is that of request lane_id() if the batch
+ * has no more than 32; otherwise chunk_tiles are the sums of sum_chunks. */
 template <class Loader>
 __device__ __forceinline__ void walk(Loader &loader, int batch, const int *schedule, int num_shares, int length,
                                      const int *chunk_tiles, int chunk_length) {
     const int ctas = static_cast<int>(gridDim.x);
     const int cta = static_cast<int>(blockIdx.x);
-    if (schedule == nullptr) {
-        const bool small = batch <= 32;
-        const int chunks = (batch + chunk_length - 1) / chunk_length;
-        const int total = small ? warp_sum(walk_tiles(length)) : total_tiles(chunk_tiles, chunks);
-        const int each = total / ctas;
-        const int rest = total - each * ctas;
-        const int start = each * cta + min(cta, rest);
-        const int count = each + (cta < rest ? 1 : 0);
-        if (count > 0) {
+    const bool own = schedule == nullptr;
+#pragma unroll 1
+    for (int i = cta; i < (own ? ctas : num_shares); i += ctas) {
+        WalkShare share{0, 0, 0x7fffffff, -1, 0, batch, 0, nullptr, 32, -1};
+        if (own) {
+            const bool small = batch <= 32;
+            const int chunks = (batch + chunk_length - 1) / chunk_length;
+            const int total = small ? warp_sum(walk_tiles(length)) : total_tiles(chunk_tiles, chunks);
+            const int each = total / ctas;
+            const int rest = total - each * ctas;
+            const int start = each * cta + min(cta, rest);
             int before = 0;
-            const int base = small ? 0 : find_chunk(chunk_tiles, chunks, start, &before) * chunk_length;
-            walk_share(loader, batch,
-                       WalkShare{base, start - before, start - before + count, -1, 0, batch, 0,
-                                 small ? nullptr : chunk_tiles, chunk_length, small ? length : -1});
+            if (small) {
+                share.length = length;
+            } else {
+                share.base = find_chunk(chunk_tiles, chunks, start, &before) * chunk_length;
+                share.chunk_tiles = chunk_tiles;
+                share.chunk_length = chunk_length;
+            }
+            share.begin = start - before;
+            share.end = share.begin + each + (cta < rest ? 1 : 0);
+        } else {
+            /* A boundary between shares that falls into one of our tiles moves to its start, for both shares alike. */
+            constexpr int UNITS = WALK_TOKENS / TILE_TOKENS;
+            share.first_request = max(schedule[2 * i], 0);
+            share.first_tile = max(schedule[2 * i + 1], 0) / UNITS;
+            share.last_request = min(schedule[2 * i + 2], batch);
+            share.last_tile = max(schedule[2 * i + 3], 0) / UNITS;
+            share.base = share.first_request / 32 * 32;
+            if (share.first_request > share.last_request || share.first_request >= batch)
+                continue;
         }
-        return;
-    }
-    /* A boundary between shares that falls into one of our tiles moves to its start, for both shares alike. */
-    constexpr int UNITS = WALK_TOKENS / TILE_TOKENS;
-    for (int share = cta; share < num_shares; share += ctas) {
-        const int first_request = max(schedule[2 * share], 0);
-        const int first_tile = max(schedule[2 * share + 1], 0) / UNITS;
-        const int last_request = min(schedule[2 * share + 2], batch);
-        const int last_tile = max(schedule[2 * share + 3], 0) / UNITS;
-        if (first_request <= last_request && first_request < batch)
-            walk_share(loader, batch,
-                       WalkShare{first_request / 32 * 32, 0, 0x7fffffff, first_request, first_tile, last_request,
-                                 last_tile, nullptr, 32, -1});
+        walk_share(loader, batch, share);
     }
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * A CTA's share of the batch as a sequence of segments: runs of one request's tokens. One warp walks; the others are told
- * through shared memory, so that all agree on the work whatever the lengths and a caller's schedule say, and even while they
- * change. Needs NEXT_N, and an Arguments with batch, max_tokens, seq_lens and its strides, per_slot_lens, schedule and
- * num_shares. */
+ * A CTA's share of the batch as a sequence of segments: runs of one request's tokens. One warp walks; the others are
+ * told through shared memory, so that all agree on the work whatever the lengths and a caller's schedule say, and even
+ * while they change. Needs NEXT_N, and an Arguments with batch, max_tokens, seq_lens and its strides, per_slot_lens,
+ * schedule and num_shares. */
 
 /* token == end: there is no more. */
 struct alignas(16) Segment {

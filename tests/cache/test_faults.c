@@ -97,6 +97,8 @@ static void work(attns_cache *cache) {
     store_of(cache, &kept, BUILD);
 }
 
+static unsigned scenarios, faults;
+
 /* One scenario under one plan, and everything that must hold then. Returns whether the fault occurred. */
 static bool survive(const faulty_plan *plan, bool exists, uint64_t max_bytes) {
     char what[160];
@@ -110,6 +112,8 @@ static bool survive(const faulty_plan *plan, bool exists, uint64_t max_bytes) {
     attns_cache *const cache = open_cache(dir, shipped, max_bytes, &log);
     work(cache);
     const bool occurred = faulty_fs_faults() != 0;
+    scenarios++;
+    faults += faulty_fs_faults();
     faulty_fs_set(NULL);
     /* One cause, one line; both tiers may meet it. */
     if (log.warnings > 2)
@@ -420,5 +424,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(interrupted_calls, set_up, tear_down),
         cmocka_unit_test_setup_teardown(no_locks, set_up, tear_down),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    printf("%u scenarios, %u system calls failed\n", scenarios, faults);
+    return failed;
 }

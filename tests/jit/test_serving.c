@@ -19,6 +19,7 @@ static int setup(void **state) {
     memcpy(&set_current, &address, sizeof set_current);
     set_current(&cuda_ctx);
     unsetenv("ATTNS_FORBID_COMPILE");
+    fake_cuda()->compute_capability[0] = 90;
     return jit_setup(state);
 }
 
@@ -79,6 +80,31 @@ static void test_a_miss_is_an_error_at_once(void **state) {
     assert_int_equal(acquire(ctx, schedule), ATTNS_ERROR_WOULD_COMPILE);
     assert_int_equal(counters_of(ctx).compiles, 0);
     attns_context_destroy(ctx);
+}
+
+/* A device that several targets' code runs on takes whichever a cache holds, as far down as PTX for every device. */
+static void test_any_target_that_is_cached_serves(void **state) {
+    jit_fixture *fixture = *state;
+    static const char *const cached[] = {"sm_100a", "sm_100f", "sm_100", "compute_80"};
+    fake_cuda()->compute_capability[0] = 100;
+    for (int i = 0; i < 4; i++) {
+        char dir[32], name[64];
+        snprintf(dir, sizeof dir, "cache-%d", i);
+        snprintf(name, sizeof name, "paged_mqa_logits_schedule for %s", cached[i]);
+        char *cache = path_join(fixture->dir, dir);
+        fixture->params.cache_dir = cache;
+        fixture->params.forbid_compile = false;
+        attns_context *ctx = jit_context(fixture);
+        precompile(ctx, (const char *[]){name}, 1);
+        attns_context_destroy(ctx);
+        fixture->params.forbid_compile = true;
+        ctx = jit_context(fixture);
+        acquire_well(ctx, schedule);
+        assert_int_equal(counters_of(ctx).compiles, 0);
+        assert_int_equal(counters_of(ctx).disk_hits, 1);
+        attns_context_destroy(ctx);
+        free(cache);
+    }
 }
 
 static void test_ptx_command_says_so(void **state) {
@@ -301,6 +327,7 @@ int main(void) {
 #define TEST(function) cmocka_unit_test_setup_teardown(function, setup, jit_teardown)
     const struct CMUnitTest tests[] = {
         TEST(test_a_miss_is_an_error_at_once),
+        TEST(test_any_target_that_is_cached_serves),
         TEST(test_ptx_command_says_so),
         TEST(test_precompile_only_checks),
         TEST(test_recorded_and_precompiled),

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * The installed NVRTC compiles the shipped kernels without spilling registers, without local memory and without
- * serialising wgmmas. Needs no GPU; exit 77 where there is no NVRTC. Takes about 110 s of CPU time, on all CPUs. */
+ * serialising wgmmas. Needs no GPU; exit 77 where there is no NVRTC. Takes about 150 s of CPU time, on all CPUs. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -111,8 +111,8 @@ static void test_variants(void **state) {
     attns_context_destroy(ctx);
 }
 
-/* The tcgen05 kernels: every shape of a job (one slot or several in a chunk, a full last chunk or not, one Q stage or two),
- * head counts that fill the columns or not, the smallest blocks, whose producer is the largest. */
+/* The tcgen05 kernels: every shape of a job (one slot or several in a chunk, a full last chunk or not, one Q stage or
+ * two), head counts that fill the columns or not, the smallest blocks, whose producer is the largest. */
 static void check_tcgen05(jit_fixture *fixture, const char *const *archs, size_t num_archs, bool thorough) {
     attns_context *ctx = jit_context(fixture);
     static const int num_heads[] = {64, 40, 128}, next_ns[] = {3, 7, 1, 2, 8}, block_sizes[] = {16};
@@ -142,7 +142,8 @@ static void test_tcgen05_kernels(void **state) {
     check_tcgen05(*state, archs + 1, 2, false);
 }
 
-/* With a compiler of $ATTNS_TEST_NVRTC, which tools/run-tests.sh installs: the first that know sm_107a are of CUDA 13.4. */
+/* With a compiler of $ATTNS_TEST_NVRTC, which tools/run-tests.sh installs: the first that know sm_107a are of
+ * CUDA 13.4. */
 static void test_tcgen05_kernels_with_newer_nvrtc(void **state) {
     static const char *const archs[] = {"sm_107a", "sm_100a", "sm_103a"};
     jit_fixture *fixture = *state;
@@ -161,7 +162,7 @@ static void test_portable_on_every_target(void **state) {
     jit_fixture *fixture = *state;
     fixture->params.kernel_family = "portable";
     attns_context *ctx = jit_context(fixture);
-    static const char *const archs[] = {"sm_80",  "sm_86",  "sm_87",  "sm_88",  "sm_89",   "sm_90",
+    static const char *const archs[] = {"sm_80",  "sm_86",  "sm_87",  "sm_88",  "sm_89",  "sm_90",
                                         "sm_100", "sm_103", "sm_110", "sm_120", "sm_121a"};
     static const int num_heads[][2] = {{8, 64}, {64, 128}, {56, 128}}, next_ns[][2] = {{1, 8}, {2, 5}, {4, 7}};
     static const int head_dims[] = {128, 64, 128, 32}, block_sizes[] = {16, 32, 64, 128, 256};
@@ -194,6 +195,13 @@ static void test_portable_on_every_target(void **state) {
             .num_epi_dtypes = 1,
         };
         check_clean(fixture, ctx, params, 4 + 1);
+        attns_precompile_params fp4 = params;
+        const attns_variant variant = ATTNS_VARIANT_FP4;
+        fp4.variants = &variant, fp4.num_variants = 1;
+        fp4.head_dims = &head_dims[i % 2];
+        fp4.acc_dtypes = fp4.epi_dtypes = NULL;
+        fp4.num_acc_dtypes = fp4.num_epi_dtypes = 0;
+        check_clean(fixture, ctx, fp4, 4);
     }
     attns_context_destroy(ctx);
 }

@@ -90,8 +90,8 @@ static void check_jobs(const attns_problem *problem, const attns_plan *plan) {
     CHECK(plan, stages * (columns + (is_fp4(problem) ? 8 : 0)) <= allocated);
     CHECK(plan, allocated >= 32 && allocated <= 512 && (allocated & (allocated - 1)) == 0);
 
-    /* Every K tile of a group is in shared memory at once, and there is room for the next ones; all chunks are shared by
-     * both warpgroups, unless each has a chunk to itself. */
+    /* Every K tile of a group is in shared memory at once, and there is room for the next ones; all chunks are shared
+     * by both warpgroups, unless each has a chunk to itself. */
     CHECK(plan, group >= 1 && group <= plan->min_stages);
     CHECK(plan, group == 1 || 2 * group <= plan->max_stages);
     CHECK(plan, group % 2 == 0 || chunks == 1 || (chunks == 2 && 2 * slots == problem->next_n));
@@ -134,16 +134,18 @@ static void check_shared_memory(const attns_problem *problem, const attns_plan *
         const int limits = weights + q_stages * rows * 4;
         const int notes = limits + q_stages * round_up(problem->next_n * 4, 16);
         const int barriers = notes + q_stages * 16;
-        const int tensor = barriers + q_stages * 32 + value_of(plan, "ACC_STAGES") * 16 + stages * 32;
+        const int acc_stages = value_of(plan, "ACC_STAGES");
+        const int tensor = barriers + q_stages * 32 + (acc_stages % 2 ? 2 : 1) * acc_stages * 16 + stages * 32;
         const int end = tensor + 16 + CHUNK_TABLE_BYTES;
         CHECK(plan, end == attns_plan_shared_bytes(plan, stages));
         CHECK(plan, end <= plan->target.shared_bytes_per_block);
         CHECK(plan, end + SYSTEM_BYTES <= plan->target.shared_bytes_per_sm);
-        /* Operands start where their swizzle pattern does. TMA writes to multiples of 128 bytes, bulk copies to multiples
-         * of 16, which is also what descriptors can say. */
+        /* Operands start where their swizzle pattern does. TMA writes to multiples of 128 bytes, bulk copies to
+         * multiples of 16, which is also what descriptors can say. */
         CHECK(plan, keys % (SWIZZLE_ROWS * row) == 0 && q_stage % (SWIZZLE_ROWS * row) == 0);
         CHECK(plan, box_tokens % SWIZZLE_ROWS == 0 && scales % 128 == 0 && box_pitch % 128 == 0);
-        CHECK(plan, box_scales % 16 == 0 && q_scales % 16 == 0 && weights % 16 == 0 && problem->num_heads * 4 % 16 == 0);
+        CHECK(plan,
+              box_scales % 16 == 0 && q_scales % 16 == 0 && weights % 16 == 0 && problem->num_heads * 4 % 16 == 0);
         CHECK(plan, notes % 16 == 0 && barriers % 16 == 0 && tensor % 4 == 0);
     }
 }

@@ -49,8 +49,9 @@ double logits_q_scale(const struct logits_data *d, int64_t b, int64_t t, int h, 
 }
 
 uint8_t *fp4_k_scale(const struct logits_data *d, int64_t id, int64_t slot, int group) {
-    /* Four columns of 32 tokens, read row by row. */
-    int64_t place = d->c.sf_interleaved ? slot % 32 * 4 + slot / 32 : slot;
+    /* Four columns (of 32 tokens in the only block size that is accepted), read row by row. */
+    const int64_t rows = d->c.block_size / 4;
+    int64_t place = d->c.sf_interleaved ? slot % rows * 4 + slot / rows : slot;
     return d->kv + id * d->kv_stride + (int64_t)d->c.block_size * d->value_bytes + place * d->scale_bytes + group;
 }
 
