@@ -198,7 +198,7 @@ __device__ __forceinline__ void copy_key(const Arguments &args, u32 stage, int i
     const unsigned char *from = args.keys + page * args.page_stride + row * KEY_BYTES + lane_piece() * 16;
 #pragma unroll
     for (int i = 0; i < PIECES; i++)
-        copy_async_16(to + i * PIECE_BYTES, from + i * 64, exists);
+        copy_async_16_of_line(to + i * PIECE_BYTES, from + i * 64, exists);
 }
 
 constexpr u32 SCALES_AT = 2 * TILES * PIECES * PIECE_BYTES;

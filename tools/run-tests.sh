@@ -7,8 +7,8 @@ usage() {
     cat <<'TEXT'
 Usage: tools/run-tests.sh [--sanitize]
 
-Installs what is missing (Debian packages; NVRTC and the CUDA headers from Python wheels), builds into build/ with
-warnings as errors and runs all tests. Tests that need a GPU are skipped where there is none.
+Installs what is missing (Debian packages; NVRTC, the CUDA headers, numpy and hatchling from PyPI), builds into build/
+with warnings as errors and runs all tests. Tests that need a GPU are skipped where there is none.
 
   --sanitize   then builds into build-sanitize/ with AddressSanitizer and UBSan and runs the tests that need no GPU
                there too (implied where the environment variable CI is set)
@@ -36,6 +36,7 @@ cd "$(dirname "$0")/.."
 
 # shellcheck disable=SC2046 # one package per word
 install_packages $(missing_packages tests)
+ensure_python_test_packages
 setup_build build --werror -Dtests=enabled -Dtools=enabled
 say "building"
 meson compile -C build

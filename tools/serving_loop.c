@@ -6,6 +6,9 @@
  *   2. Start-up: create a context over that cache, allocate the KV pool, capture one decode step in a CUDA graph.
  *   3. Serving: write the grown lengths, block tables and new tokens into the captured buffers and replay the graph.
  *
+ * The model has two kinds of layers: some score tokens by FP8 logits over all heads, others by one NVFP4 query head
+ * (indexer_scores). Both use the same block table.
+ *
  * Along the way scores of random rows are compared with the library's double-precision reference, and the counters
  * prove that serving never compiled.
  *
@@ -35,6 +38,9 @@ enum {
     TABLE_WIDTH = MAX_SEQ_LEN / BLOCK_SIZE,
     NUM_BLOCKS = BATCH * TABLE_WIDTH,
     BLOCK_BYTES = BLOCK_SIZE * (HEAD_DIM + 4),
+    INDEX_KEY_BYTES = HEAD_DIM / 2,   /* NVFP4: two values in a byte */
+    INDEX_KEY_SCALES = HEAD_DIM / 16, /* a byte for every 16 values */
+    INDEX_PAGE_BYTES = BLOCK_SIZE * (INDEX_KEY_BYTES + INDEX_KEY_SCALES),
     STEPS = 24
 };
 
@@ -115,10 +121,13 @@ static void deploy(const char *cache_dir) {
     attns_context *ctx;
     check(attns_context_create(&ctx, &(attns_context_params){.cache_dir = cache_dir}), "attns_context_create");
     const char *arch = "sm_90a";
+    const attns_variant variants[] = {ATTNS_VARIANT_FP8, ATTNS_VARIANT_INDEXER_NVFP4};
     const int num_heads = NUM_HEADS, head_dim = HEAD_DIM, block_size = BLOCK_SIZE, next_n = NEXT_N;
     const attns_precompile_params params = {
         .archs = &arch,
         .num_archs = 1,
+        .variants = variants,
+        .num_variants = 2,
         .num_heads = &num_heads,
         .num_num_heads = 1,
         .head_dims = &head_dim,
@@ -146,6 +155,11 @@ static uint32_t random_bits(void) {
 static uint8_t random_e4m3(void) {
     uint32_t bits = random_bits();
     return (uint8_t)((bits & 0x80) | (4 + (bits >> 8) % 6) << 3 | (bits >> 16 & 7));
+}
+
+/* A positive E4M3 scale of 2^-3 to almost 2. */
+static uint8_t random_scale(void) {
+    return (uint8_t)(0x20 + random_bits() % 32);
 }
 
 /* One buffer with a device and a host side and the tensors that describe them. */
@@ -192,6 +206,7 @@ static void buffer_free(struct buffer *b) {
 
 struct model {
     struct buffer q, kv, weights, tables, lens, meta, out;
+    struct buffer index_q, index_q_scales, index_cache, requests, scores;
     int32_t *free_blocks; /* a stack */
     int num_free;
 };
@@ -204,6 +219,14 @@ static void model_make(struct model *m, int num_sms) {
     buffer_make(&m->lens, 1, (int64_t[]){BATCH}, kDLInt, 32);
     buffer_make(&m->meta, 2, (int64_t[]){num_sms + 1, 2}, kDLInt, 32);
     buffer_make(&m->out, 2, (int64_t[]){BATCH * NEXT_N, MAX_SEQ_LEN}, kDLFloat, 32);
+    buffer_make(&m->index_q, 2, (int64_t[]){BATCH * NEXT_N, INDEX_KEY_BYTES}, kDLUInt, 8);
+    buffer_make(&m->index_q_scales, 2, (int64_t[]){BATCH * NEXT_N, INDEX_KEY_SCALES}, kDLUInt, 8);
+    buffer_make(&m->index_cache, 2, (int64_t[]){NUM_BLOCKS, INDEX_PAGE_BYTES}, kDLUInt, 8);
+    buffer_make(&m->requests, 1, (int64_t[]){BATCH}, kDLInt, 32);
+    buffer_make(&m->scores, 2, (int64_t[]){BATCH * NEXT_N, MAX_SEQ_LEN}, kDLFloat, 32);
+    for (int32_t i = 0; i < BATCH; i++) {
+        ((int32_t *)m->requests.host)[i] = i; /* group i, the NEXT_N rows of request i, uses row i of the block table */
+    }
     /* Blocks are handed out in random order, as after hours of serving. */
     m->free_blocks = malloc(NUM_BLOCKS * sizeof(int32_t));
     if (m->free_blocks == NULL) {
@@ -219,14 +242,16 @@ static void model_make(struct model *m, int num_sms) {
 }
 
 static void model_free(struct model *m) {
-    struct buffer *buffers[] = {&m->q, &m->kv, &m->weights, &m->tables, &m->lens, &m->meta, &m->out};
+    struct buffer *buffers[] = {&m->q,   &m->kv,      &m->weights,        &m->tables,      &m->lens,     &m->meta,
+                                &m->out, &m->index_q, &m->index_q_scales, &m->index_cache, &m->requests, &m->scores};
     for (size_t i = 0; i < sizeof(buffers) / sizeof(buffers[0]); i++) {
         buffer_free(buffers[i]);
     }
     free(m->free_blocks);
 }
 
-/* Appends one token to a request: its values and its scale, in the block layout of the header. */
+/* Appends one token to a request: the values and the scale of its FP8 key, in the block layout of the header, and its
+ * NVFP4 key. */
 static void append_token(struct model *m, int request) {
     int32_t *len = (int32_t *)m->lens.host + request;
     int32_t *table = (int32_t *)m->tables.host + request * TABLE_WIDTH;
@@ -240,6 +265,14 @@ static void append_token(struct model *m, int request) {
     }
     float scale = ldexpf(1.0f + (float)(random_bits() >> 9) * 0x1p-23f, -(int)(random_bits() % 8));
     memcpy(block + BLOCK_SIZE * HEAD_DIM + slot * 4, &scale, sizeof(scale));
+
+    uint8_t *page = (uint8_t *)m->index_cache.host + (size_t)table[*len / BLOCK_SIZE] * INDEX_PAGE_BYTES;
+    for (int i = 0; i < INDEX_KEY_BYTES; i++) {
+        page[slot * INDEX_KEY_BYTES + i] = (uint8_t)random_bits();
+    }
+    for (int i = 0; i < INDEX_KEY_SCALES; i++) {
+        page[BLOCK_SIZE * INDEX_KEY_BYTES + slot * INDEX_KEY_SCALES + i] = random_scale();
+    }
     ++*len;
 }
 
@@ -250,6 +283,12 @@ static void new_step(struct model *m, int step) {
     }
     for (size_t i = 0; i < m->weights.bytes / sizeof(float); i++) {
         ((float *)m->weights.host)[i] = (float)random_bits() * 0x1p-31f - 1.0f;
+    }
+    for (size_t i = 0; i < m->index_q.bytes; i++) {
+        ((uint8_t *)m->index_q.host)[i] = (uint8_t)random_bits();
+    }
+    for (size_t i = 0; i < m->index_q_scales.bytes; i++) {
+        ((uint8_t *)m->index_q_scales.host)[i] = random_scale();
     }
     for (int request = 0; request < BATCH; request++) {
         /* Request 0 joins late: until then its length is 0. The others prefill, then accept 1 .. NEXT_N tokens. */
@@ -272,9 +311,52 @@ static void upload_step(const struct model *m, CUstream stream) {
     buffer_upload(&m->weights, stream);
     buffer_upload(&m->tables, stream);
     buffer_upload(&m->lens, stream);
+    buffer_upload(&m->index_q, stream);
+    buffer_upload(&m->index_q_scales, stream);
+    buffer_upload(&m->index_cache, stream);
+    buffer_upload(&m->requests, stream);
 }
 
 /* ---- Serving ------------------------------------------------------------------------------------------------- */
+
+/* Keys and scales of a page lie behind one another, so both tensors are views of one cache, on either side. */
+struct index_views {
+    DLTensor keys, scales;
+    int64_t key_shape[3], key_strides[3], scale_shape[3], scale_strides[3];
+};
+
+static void index_views_make(struct index_views *v, const DLTensor *cache) {
+    *v = (struct index_views){
+        .keys = *cache,
+        .scales = *cache,
+        .key_shape = {NUM_BLOCKS, BLOCK_SIZE, INDEX_KEY_BYTES},
+        .key_strides = {INDEX_PAGE_BYTES, INDEX_KEY_BYTES, 1},
+        .scale_shape = {NUM_BLOCKS, BLOCK_SIZE, INDEX_KEY_SCALES},
+        .scale_strides = {INDEX_PAGE_BYTES, INDEX_KEY_SCALES, 1},
+    };
+    v->keys.ndim = v->scales.ndim = 3;
+    v->keys.shape = v->key_shape;
+    v->keys.strides = v->key_strides;
+    v->scales.shape = v->scale_shape;
+    v->scales.strides = v->scale_strides;
+    v->scales.byte_offset = BLOCK_SIZE * INDEX_KEY_BYTES;
+}
+
+static void score_by_one_head(attns_context *ctx, const struct model *m, CUstream stream) {
+    struct index_views cache;
+    index_views_make(&cache, &m->index_cache.on_device);
+    const attns_indexer_scores_params params = {
+        .query = &m->index_q.on_device,
+        .query_scales = &m->index_q_scales.on_device,
+        .key_cache = &cache.keys,
+        .key_scales = &cache.scales,
+        .block_table = &m->tables.on_device,
+        .context_lengths = &m->lens.on_device,
+        .requests = &m->requests.on_device,
+        .scores = &m->scores.on_device,
+    };
+    check(attns_indexer_scores(ctx, &params, stream), "attns_indexer_scores");
+}
 
 static void decode_step(attns_context *ctx, const struct model *m, bool with_schedule, CUstream stream) {
     if (with_schedule) {
@@ -297,6 +379,7 @@ static void decode_step(attns_context *ctx, const struct model *m, bool with_sch
         .max_seq_len = MAX_SEQ_LEN,
     };
     check(attns_fp8_paged_mqa_logits(ctx, &params, stream), "attns_fp8_paged_mqa_logits");
+    score_by_one_head(ctx, m, stream);
 }
 
 static CUgraphExec capture_step(attns_context *ctx, const struct model *m, bool with_schedule, CUstream stream) {
@@ -358,6 +441,46 @@ static int check_request(const struct model *m, int request) {
     return wrong;
 }
 
+/* The same for all rows of indexer_scores: one head of 128 exact products, summed in float32. */
+static int check_scores(const struct model *m) {
+    static double expected[BATCH * NEXT_N][MAX_SEQ_LEN], sizes[BATCH * NEXT_N][MAX_SEQ_LEN];
+    struct index_views cache;
+    index_views_make(&cache, &m->index_cache.on_host);
+    DLTensor scores = m->scores.on_host, abs_sum;
+    scores.data = expected;
+    scores.dtype.bits = 64;
+    abs_sum = scores;
+    abs_sum.data = sizes;
+    const attns_indexer_scores_params params = {
+        .query = &m->index_q.on_host,
+        .query_scales = &m->index_q_scales.on_host,
+        .key_cache = &cache.keys,
+        .key_scales = &cache.scales,
+        .block_table = &m->tables.on_host,
+        .context_lengths = &m->lens.on_host,
+        .requests = &m->requests.on_host,
+        .scores = &scores,
+    };
+    check(attns_reference_indexer_scores(&params, &abs_sum), "attns_reference_indexer_scores");
+
+    int wrong = 0;
+    for (int row = 0; row < BATCH * NEXT_N; row++) {
+        const float *got = (const float *)m->scores.host + (int64_t)row * MAX_SEQ_LEN;
+        const int32_t len = ((const int32_t *)m->lens.host)[row / NEXT_N];
+        int32_t p = 0;
+        /* 128 roundings at most, each of 2^-23 of what is summed at the most; written so that NaN counts as wrong. */
+        while (p < len && fabs((double)got[p] - expected[row][p]) <= 0x1p-16 * sizes[row][p]) {
+            p++;
+        }
+        if (p < len) {
+            fprintf(stderr, "row %d, key %d of %d: %g instead of %g\n", row, (int)p, (int)len, (double)got[p],
+                    expected[row][p]);
+            wrong++;
+        }
+    }
+    return wrong;
+}
+
 static int serve(const char *cache_dir, bool with_schedule) {
     CUdevice device;
     CUcontext cuda;
@@ -384,8 +507,11 @@ static int serve(const char *cache_dir, bool with_schedule) {
         check_cuda(cu.graph_launch(step_graph, stream), "cuGraphLaunch");
         check_cuda(cu.memcpy_dtoh_async(model.out.host, model.out.device, model.out.bytes, stream),
                    "cuMemcpyDtoHAsync");
+        check_cuda(cu.memcpy_dtoh_async(model.scores.host, model.scores.device, model.scores.bytes, stream),
+                   "cuMemcpyDtoHAsync");
         check_cuda(cu.stream_synchronize(stream), "cuStreamSynchronize");
-        wrong = check_request(&model, (int)(random_bits() % BATCH)) + check_request(&model, step % BATCH);
+        wrong = check_request(&model, (int)(random_bits() % BATCH)) + check_request(&model, step % BATCH) +
+                check_scores(&model);
     }
 
     attns_counters counters;

@@ -206,6 +206,20 @@ static void test_portable_on_every_target(void **state) {
     attns_context_destroy(ctx);
 }
 
+/* Both kernels of indexer_scores, for every kind of chip: without E4M3 and with it. */
+static void test_indexer_on_every_generation(void **state) {
+    jit_fixture *fixture = *state;
+    attns_context *ctx = jit_context(fixture);
+    static const char *const archs[] = {"sm_80", "sm_86", "sm_89", "sm_90a", "sm_100a", "sm_120a"};
+    static const attns_variant variants[] = {ATTNS_VARIANT_INDEXER_BF16, ATTNS_VARIANT_INDEXER_NVFP4};
+    const size_t num_archs = sizeof archs / sizeof archs[0];
+    check_clean(fixture, ctx,
+                (attns_precompile_params){
+                    .archs = archs, .num_archs = num_archs, .variants = variants, .num_variants = 2},
+                2 * num_archs);
+    attns_context_destroy(ctx);
+}
+
 /* That the tests above can fail: a kernel which has to spill, and one whose wgmmas have to be serialised. */
 static void test_bad_kernels_are_noticed(void **state) {
     jit_fixture *fixture = *state;
@@ -278,6 +292,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_tcgen05_kernels, setup, jit_teardown),
         cmocka_unit_test_setup_teardown(test_tcgen05_kernels_with_newer_nvrtc, setup, jit_teardown),
         cmocka_unit_test_setup_teardown(test_portable_on_every_target, setup, jit_teardown),
+        cmocka_unit_test_setup_teardown(test_indexer_on_every_generation, setup, jit_teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

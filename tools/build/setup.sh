@@ -71,6 +71,14 @@ install_python_packages() {
     "$PYTHON_ENV/bin/pip" install --quiet --disable-pip-version-check "$@"
 }
 
+# What the tests of the Python package need. Before Meson looks for the Python that runs them: the one of the environment
+# if there is one, else the system's.
+ensure_python_test_packages() {
+    local python=python3
+    [ ! -x "$PYTHON_ENV/bin/python" ] || python=$PYTHON_ENV/bin/python
+    "$python" -c 'import ensurepip, hatchling, numpy, venv' 2>/dev/null || install_python_packages numpy hatchling
+}
+
 install_cuda_wheels() {
     install_python_packages 'nvidia-cuda-nvrtc~=13.0' 'nvidia-cuda-runtime~=13.0'
 }
