@@ -32,6 +32,7 @@ typedef @OUT_TYPE@ Output;
 #include "lib/mma_sync.cuh"
 
 constexpr bool EPI_F16 = false;
+constexpr bool DOUBLED_RELU = false;
 constexpr bool WEIGHTS_IN_REGISTERS = false;
 typedef AccF32 Accumulator;
 

@@ -20,6 +20,7 @@ constexpr int CHUNK_SLOTS = @CHUNK_SLOTS@;   /* query slots whose queries are in
 constexpr int SHARED_BYTES = @SHARED_BYTES@; /* of a CTA */
 constexpr bool ACC_F16 = @ACC_F16@;
 constexpr bool EPI_F16 = @EPI_F16@;
+constexpr bool DOUBLED_RELU = false;
 constexpr bool WEIGHTS_IN_REGISTERS = false;
 typedef @OUT_TYPE@ Output;
 

@@ -27,6 +27,7 @@ constexpr int CHUNKS = @CHUNKS@;                           /* of a warpgroup */
 constexpr bool WEIGHTS_IN_REGISTERS = @WEIGHTS_IN_REGISTERS@;
 constexpr bool ACC_F16 = @ACC_F16@;
 constexpr bool EPI_F16 = @EPI_F16@;
+constexpr bool DOUBLED_RELU = false;
 typedef @OUT_TYPE@ Output;
 
 #if @ACC_F16@
@@ -48,36 +49,15 @@ constexpr int BOXES = TILE_TOKENS / BOX_TOKENS;
 constexpr int BOX_SCALE_PITCH = BOX_TOKENS < 32 ? 32 : BOX_TOKENS; /* floats: TMA writes to multiples of 128 bytes */
 constexpr int SCALE_FLOATS = BOXES * BOX_SCALE_PITCH;
 
-/* Kernel argument; laid out alike in src/launch/sm90.c. Strides in elements. */
+#include "lib/arguments.cuh"
+#include "lib/producer.cuh"
+
+/* Kernel argument; laid out alike in src/launch/sm90.c. */
 struct Arguments {
     TensorMap q;      /* [B, next_n, H, D] bytes */
     TensorMap k;      /* [num_blocks, block_size, D] bytes */
     TensorMap scales; /* [num_blocks, block_size] floats */
-    const float *weights;
-    i64 weights_stride;
-    const int *block_tables;
-    i64 table_stride;
-    const int *seq_lens;
-    i64 lens_stride_b, lens_stride_t; /* the second is used with per_slot_lens */
-    const int *schedule;              /* share starts {request, tile}, or null */
-    Output *out;
-    i64 out_stride;
-    int batch;
-    int max_tokens;  /* lengths are clamped to this: what max_seq_len and the block table cover */
-    int clean_until; /* -inf is written from a row's limit to this column; 0: nothing is */
-    int per_slot_lens;
-    int num_shares;
-    int stages;      /* of the KV ring */
-    int ctas_per_sm; /* the grid is this times the number of SMs; at most MAX_CTAS_PER_SM */
-    u32 ctas_reciprocal; /* 2^32 / ctas_per_sm, rounded up; for 1 unused */
-};
-
-/* What the math warpgroups must know of a request. tiles == 0 ends the work. */
-struct alignas(16) RequestNote {
-    int request;
-    int token; /* first token of the first tile */
-    int tiles; /* for this CTA; the CTAs of an SM's share take its tiles in turn */
-    int unused;
+    CommonArguments common;
 };
 
 /* Addresses in shared memory, from the 1024-aligned base: Q stages, KV ring, scale ring, then small things. */
@@ -130,34 +110,13 @@ template <class T> __device__ __forceinline__ T *shared_pointer(u32 address) {
     return reinterpret_cast<T *>(shared_memory + (address - shared_address(shared_memory)));
 }
 
-/* Tokens that slot t of a request sees: row request * NEXT_N + t is written in columns [0, limit). */
-__device__ __forceinline__ int slot_limit(const Arguments &args, int request, int slot) {
-    if (args.per_slot_lens)
-        return clamp(args.seq_lens[request * args.lens_stride_b + slot * args.lens_stride_t], 0, args.max_tokens);
-    const int length = clamp(args.seq_lens[request * args.lens_stride_b], 0, args.max_tokens);
-    return max(length - (NEXT_N - 1) + slot, 0);
-}
-
-__device__ __forceinline__ int request_length(const Arguments &args, int request) {
-    if (!args.per_slot_lens)
-        return slot_limit(args, request, NEXT_N - 1);
-    int length = 0;
-#pragma unroll
-    for (int slot = 0; slot < NEXT_N; slot++)
-        length = max(length, slot_limit(args, request, slot));
-    return length;
-}
-
-/* ---- Producer ------------------------------------------------------------------------------------------------- */
-
-/* Fills the stages. All 32 lanes plan (a lane plans one tile at a time, so that 32 block ids are in flight
- * together); then the lanes take turns in issuing their tile. */
-struct Producer {
+/* Fills the stages by TMA, for lib/producer.cuh. */
+struct Loader {
     const Arguments &args;
     const Layout &layout;
     RingCursor kv, q;
 
-    __device__ __forceinline__ void load_q(const RequestNote &note) {
+    __device__ __forceinline__ void load_request(const RequestNote &note) {
         const int request = note.request;
         const u32 full = layout.q_full(q.stage);
         mbarrier_wait(layout.q_empty(q.stage), q.parity ^ 1);
@@ -165,14 +124,14 @@ struct Producer {
         int *limits = shared_pointer<int>(layout.limits(q.stage));
 #pragma unroll
         for (int slot = 0; slot < NEXT_N; slot++)
-            limits[slot] = slot_limit(args, request, slot);
+            limits[slot] = slot_limit(args.common, request, slot);
         mbarrier_arrive_expect(full, Q_BYTES + Layout::WEIGHT_BYTES);
 #pragma unroll
         for (int slot = 0; slot < NEXT_N; slot++) {
             tma_load_4d(layout.q(q.stage) + slot * NUM_HEADS * HEAD_DIM, &args.q, full, 0, 0, slot, request,
                         EVICT_LAST);
             bulk_load(layout.weights(q.stage) + slot * NUM_HEADS * 4,
-                      args.weights + (static_cast<i64>(request) * NEXT_N + slot) * args.weights_stride, NUM_HEADS * 4,
+                      args.common.weights + (static_cast<i64>(request) * NEXT_N + slot) * args.common.weights_stride, NUM_HEADS * 4,
                       full);
         }
     }
@@ -191,175 +150,19 @@ struct Producer {
         }
     }
 
+    __device__ __forceinline__ void tile_loaded() {
+        kv.advance(args.common.stages);
+    }
+    __device__ __forceinline__ void request_loaded() {
+        q.advance(Q_STAGES);
+    }
+
     __device__ __forceinline__ void end() {
         mbarrier_wait(layout.q_empty(q.stage), q.parity ^ 1);
         *shared_pointer<RequestNote>(layout.note(q.stage)) = RequestNote{-1, 0, 0, 0};
         mbarrier_arrive(layout.q_full(q.stage));
     }
-
-    /* Walks a share: of the requests from `base` (a multiple of 32) on, tiles in sequence, of which this CTA takes every
-     * ctas_per_sm-th from `begin` + `turn` on and none at or past `end`; tile numbers count from `base`. Bounded by the
-     * batch whatever the arguments are. */
-    struct Share {
-        int base;
-        int turn;
-        int begin, end;
-        /* Of a caller's schedule: where it starts (then `begin` is found from it) and where it ends. */
-        int first_request, first_tile;
-        int last_request, last_tile;
-        /* Of the kernel's own: tiles of each chunk of requests, so that empty ones are skipped; or null. */
-        const int *chunk_tiles;
-        int chunk_length;
-        /* Length of request lane_id() if it is known already (the batch has no more than 32), else -1. */
-        int length;
-    };
-
-    __device__ __forceinline__ int divide_by_ctas(int x) const {
-        return MAX_CTAS_PER_SM == 1 ? x : static_cast<int>(__umulhi(static_cast<u32>(x), args.ctas_reciprocal));
-    }
-
-    /* Of the tiles [from, to), how many are this CTA's if `from` is. */
-    __device__ __forceinline__ int tiles_in_turn(int from, int to) const {
-        return divide_by_ctas(to - from + args.ctas_per_sm - 1);
-    }
-
-    __device__ __forceinline__ void walk(const Share &share) {
-        int begin = share.begin;
-        int end = share.end;
-        int x = begin + share.turn;
-        for (int base = share.base; base < args.batch && base <= share.last_request && x < end; base += 32) {
-            if (share.chunk_tiles != nullptr && base % share.chunk_length == 0 &&
-                share.chunk_tiles[base / share.chunk_length] == 0) {
-                base += share.chunk_length - 32;
-                continue;
-            }
-            const int request = base + lane_id();
-            int length = share.length;
-            if (length < 0)
-                length = request < args.batch && request >= share.first_request ? request_length(args, request) : 0;
-            int tiles = tiles_of(length);
-            if (base <= share.first_request) {
-                begin = min(share.first_tile, __shfl_sync(FULL_WARP, tiles, share.first_request - base));
-                x = begin + share.turn;
-            }
-            if (request >= share.last_request)
-                tiles = request == share.last_request ? min(tiles, share.last_tile) : 0;
-            const int inclusive = warp_inclusive_scan(tiles);
-            const int exclusive = inclusive - tiles;
-            const int total = __shfl_sync(FULL_WARP, inclusive, 31);
-            const int stop = min(total, end);
-            const int taken_from = max(exclusive, begin);
-            while (x < stop) {
-                const int count = min(32, tiles_in_turn(x, stop));
-                issue(base, x + lane_id() * args.ctas_per_sm, count, length, inclusive, exclusive,
-                      taken_from, min(inclusive, stop));
-                x += count * args.ctas_per_sm;
-            }
-            x -= total;
-            begin -= total;
-            end -= total;
-        }
-    }
-
-    /* Plans and issues `count` tiles; lane i has tile number `own` of the 32 requests at `base`. As a request, a lane has
-     * the tiles [exclusive, inclusive), of which the walk takes [taken_from, taken_to), and `length` tokens. */
-    __device__ __forceinline__ void issue(int base, int own, int count, int length, int inclusive, int exclusive,
-                                          int taken_from, int taken_to) {
-        /* Lane of the request that holds the tile: mostly the same for all. */
-        int owner = __popc(__ballot_sync(FULL_WARP, inclusive <= __shfl_sync(FULL_WARP, own, 0)));
-        if (__shfl_sync(FULL_WARP, inclusive, owner) <= __shfl_sync(FULL_WARP, own, count - 1)) {
-            owner = 0;
-#pragma unroll
-            for (int half = 16; half > 0; half /= 2)
-                owner += __shfl_sync(FULL_WARP, inclusive, owner + half - 1) <= own ? half : 0;
-        }
-        const int request = base + owner;
-        const int first = __shfl_sync(FULL_WARP, exclusive, owner);
-        const int tokens = __shfl_sync(FULL_WARP, length, owner);
-        taken_from = __shfl_sync(FULL_WARP, taken_from, owner);
-        taken_to = __shfl_sync(FULL_WARP, taken_to, owner);
-
-        const int token = (own - first) * TILE_TOKENS;
-        const bool first_tile = own - args.ctas_per_sm < taken_from;
-        const RequestNote note{request, token, tiles_in_turn(own, taken_to), 0};
-
-        int blocks[BOXES];
-        if (lane_id() < count) {
-            const int *row = args.block_tables + request * args.table_stride;
-#pragma unroll
-            for (int box = 0; box < BOXES; box++) {
-                const int start = token + box * BOX_TOKENS;
-                blocks[box] = start < tokens ? row[start / BLOCK_SIZE] : -1;
-            }
-        }
-        const u32 firsts = __ballot_sync(FULL_WARP, first_tile);
-        for (int turn = 0; turn < count; turn++) {
-            if (lane_id() == turn) {
-                if (first_tile)
-                    load_q(note);
-                load_tile(token, blocks);
-            }
-            __syncwarp();
-            kv.advance(args.stages);
-            if (firsts >> turn & 1)
-                q.advance(Q_STAGES);
-        }
-    }
-
-    /* Brings the block ids closer that this CTA needs if all requests are as long as they may be, while the lengths are
-     * still on their way: right for requests of equal length, harmless for others. A prefetch is no read: it cannot fault,
-     * and what it brings is used only where the lengths say so. */
-    __device__ __forceinline__ void prefetch_table() const {
-        const int tiles = tiles_of(args.max_tokens);
-        const u32 total = static_cast<u32>(args.batch) * static_cast<u32>(tiles);
-        const u32 groups = static_cast<u32>(divide_by_ctas(static_cast<int>(gridDim.x)));
-        const u32 turn = blockIdx.x / groups + static_cast<u32>(lane_id() * args.ctas_per_sm);
-        const u32 tile = total / groups * (blockIdx.x % groups) + min(blockIdx.x % groups, total % groups) + turn;
-        if (tile < total) {
-            const u32 request = tile / static_cast<u32>(tiles);
-            const u32 column = (tile - request * static_cast<u32>(tiles)) * TILE_TOKENS / BLOCK_SIZE;
-            asm volatile("prefetch.global.L1 [%0];" ::"l"(args.block_tables + request * args.table_stride + column));
-        }
-    }
-
-    /* Finds this CTA's share and walks it. The CTAs of one SM's share take its tiles in turn. `length` is that of request
-     * lane_id() if the batch has no more than 32. */
-    __device__ __forceinline__ void run(int length, const int *chunk_tiles, int chunk_length, int chunks) {
-        const int groups = divide_by_ctas(static_cast<int>(gridDim.x));
-        const int group = static_cast<int>(blockIdx.x) % groups;
-        const int turn = static_cast<int>(blockIdx.x) / groups;
-
-        if (args.schedule == nullptr) {
-            const bool small = args.batch <= 32;
-            const int total = small ? warp_sum(tiles_of(length)) : total_tiles(chunk_tiles, chunks);
-            const int each = total / groups;
-            const int rest = total - each * groups;
-            const int start = each * group + min(group, rest);
-            const int count = each + (group < rest ? 1 : 0);
-            if (count > turn) {
-                int before = 0;
-                const int base = small ? 0 : find_chunk(chunk_tiles, chunks, start, &before) * chunk_length;
-                const int begin = start - before;
-                walk(Share{base, turn, begin, begin + count, -1, 0, args.batch, 0, small ? nullptr : chunk_tiles,
-                           chunk_length, small ? length : -1});
-            }
-        } else {
-            for (int share = group; share < args.num_shares; share += groups) {
-                const int first_request = max(args.schedule[2 * share], 0);
-                const int first_tile = max(args.schedule[2 * share + 1], 0);
-                const int last_request = min(args.schedule[2 * share + 2], args.batch);
-                const int last_tile = max(args.schedule[2 * share + 3], 0);
-                if (first_request <= last_request && first_request < args.batch)
-                    walk(Share{first_request / 32 * 32, turn, 0, 0x7fffffff, first_request, first_tile, last_request,
-                               last_tile, nullptr, 32, -1});
-            }
-        }
-        if (lane_id() == 0)
-            end();
-    }
 };
-
-/* ---- Math ----------------------------------------------------------------------------------------------------- */
 
 /* A math warpgroup: scores every tile for its query slots, a chunk of slots at a time. Where next_n does not fill the
  * chunks, the slots past it are computed from whatever lies behind the queries, and not stored. */
@@ -369,7 +172,7 @@ struct Scorer {
     static constexpr bool RAGGED = MATH_WARPGROUPS * SLOTS != NEXT_N;
     static constexpr int NO_TOKEN = 0x7fffffff;
 
-    const Arguments &args;
+    const CommonArguments &args;
     const Layout &layout;
     int first_slot;
     RingCursor kv, q;
@@ -487,39 +290,22 @@ struct Scorer {
             for (int tile = 0; tile < note.tiles; tile++, next_token += args.ctas_per_sm * TILE_TOKENS)
                 score_tile(next_token);
             store_sums();
-            release(layout.q_empty(q.stage));
+            mbarrier_arrive(layout.q_empty(q.stage)); /* by every lane, as all have read the note */
         }
     }
 };
 
-/* clean_logits: -inf from each row's limit to clean_until, in pieces dealt out over all math threads of the grid. */
-__device__ __forceinline__ void clean_rows(const Arguments &args, int thread) {
-    constexpr int PIECE = 2048;
-    constexpr int MATH_THREADS = 32 * MATH_WARPS;
-    const int pieces = (args.clean_until + PIECE - 1) / PIECE;
-    const i64 items = static_cast<i64>(args.batch) * NEXT_N * pieces;
-    for (i64 item = blockIdx.x; item < items; item += gridDim.x) {
-        const i64 row = item / pieces;
-        const int begin = static_cast<int>(item - row * pieces) * PIECE;
-        const int request = static_cast<int>(row / NEXT_N);
-        const int limit = slot_limit(args, request, static_cast<int>(row - static_cast<i64>(request) * NEXT_N));
-        const int end = min(args.clean_until - begin, PIECE) + begin;
-        Output *out = args.out + row * args.out_stride;
-        for (int column = max(begin, limit) + thread; column < end; column += MATH_THREADS)
-            out[column] = convert<Output>(-__int_as_float(0x7f800000));
-    }
-}
-
 extern "C" __global__ void __launch_bounds__(THREADS, MAX_CTAS_PER_SM)
-    fp8_paged_mqa_logits(const __grid_constant__ Arguments args) {
+    fp8_paged_mqa_logits(const __grid_constant__ Arguments arguments) {
+    const CommonArguments &args = arguments.common;
     const Layout layout{shared_address(shared_memory), args.stages};
     const int thread = static_cast<int>(threadIdx.x);
     const int warp = thread / 32;
 
     if (thread == 0) {
-        tma_prefetch_map(&args.k);
-        tma_prefetch_map(&args.scales);
-        tma_prefetch_map(&args.q);
+        tma_prefetch_map(&arguments.k);
+        tma_prefetch_map(&arguments.scales);
+        tma_prefetch_map(&arguments.q);
     }
     if (warp == 1) {
         for (int i = lane_id(); i < args.stages; i += 32) {
@@ -528,7 +314,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, MAX_CTAS_PER_SM)
         }
         if (lane_id() < Q_STAGES) {
             mbarrier_init(layout.q_full(lane_id()), 1);
-            mbarrier_init(layout.q_empty(lane_id()), MATH_WARPS);
+            mbarrier_init(layout.q_empty(lane_id()), 32 * MATH_WARPS);
         }
         mbarrier_init_fence();
     }
@@ -549,15 +335,15 @@ extern "C" __global__ void __launch_bounds__(THREADS, MAX_CTAS_PER_SM)
                    [&](int request) { return tiles_of(request_length(args, request)); });
     }
     if (warp == MATH_WARPS && args.schedule == nullptr)
-        Producer{args, layout}.prefetch_table();
+        Producer<Loader>{args, Loader{arguments, layout}}.prefetch_table();
     __syncthreads();
 
     if (warp == MATH_WARPS) {
-        Producer producer{args, layout};
+        Producer<Loader> producer{args, Loader{arguments, layout}};
         producer.run(length, chunk_tiles, chunk_length, chunks);
     } else {
         Scorer{args, layout, warp / 4 * Scorer::SLOTS}.run();
         if (args.clean_until > 0)
-            clean_rows(args, thread);
+            clean_rows(args, thread, 32 * MATH_WARPS);
     }
 }

@@ -41,6 +41,7 @@ setup_build build --werror -Dtests=enabled -Dtools=enabled
 say "building"
 meson compile -C build
 ensure_nvrtc build/tools/attn-scores
+ensure_newer_nvrtc
 
 status=0
 say "testing"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Hopper's kernels: everything but weights, tables and lengths arrives by TMA. */
+ * Hopper's kernels: keys and their scales arrive by TMA, FP8 queries too. */
 #include "launch/launch.h"
 
 enum {
@@ -8,13 +8,24 @@ enum {
     MANY_TILES = 24, /* for an SM: from here on more, smaller CTAs pay; measured on an H200 */
 };
 
-/* The kernel's argument: as `struct Arguments` in templates/fp8_paged_mqa_logits_sm90.cu. */
+/* The kernels' arguments: as `struct Arguments` in templates/fp8_paged_mqa_logits_sm90.cu and
+ * fp4_paged_mqa_logits_sm90.cu. Strides in bytes. */
 typedef struct fp8_kernel_arguments {
     CUtensorMap q;
     CUtensorMap k;
     CUtensorMap scales;
     attns_common_arguments common;
 } fp8_kernel_arguments;
+
+typedef struct fp4_kernel_arguments {
+    CUtensorMap k;
+    CUtensorMap scales;
+    const void *q;
+    long long q_stride_b, q_stride_t;
+    const void *q_sf;
+    long long q_sf_stride_b, q_sf_stride_t;
+    attns_common_arguments common;
+} fp4_kernel_arguments;
 
 static int min(int a, int b) {
     return a < b ? a : b;
@@ -26,17 +37,16 @@ static CUtensorMapSwizzle swizzle_of(int head_dim) {
                             : CU_TENSOR_MAP_SWIZZLE_32B;
 }
 
-/* Byte tensors by boxes of whole rows of D bytes; `sizes` and `box` innermost first, `strides` in bytes without the
- * innermost. */
-static attns_status encode_bytes(const attns_driver *driver, CUtensorMap *map, int head_dim, int rank, void *data,
-                                 const cuuint64_t *sizes, const cuuint64_t *strides, const cuuint32_t *box) {
+/* A tiled map without interleaving; `sizes` and `box` innermost first, `strides` in bytes without the innermost. */
+static attns_status encode(const attns_driver *driver, CUtensorMap *map, CUtensorMapDataType type, int rank, void *data,
+                           const cuuint64_t *sizes, const cuuint64_t *strides, const cuuint32_t *box,
+                           CUtensorMapSwizzle swizzle, CUtensorMapL2promotion promotion) {
     static const cuuint32_t ones[4] = {1, 1, 1, 1};
-    return attns_driver_check(
-        driver,
-        driver->tensor_map_encode_tiled(map, CU_TENSOR_MAP_DATA_TYPE_UINT8, (cuuint32_t)rank, data, sizes, strides, box,
-                                        ones, CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle_of(head_dim),
-                                        CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE),
-        "cuTensorMapEncodeTiled");
+    return attns_driver_check(driver,
+                              driver->tensor_map_encode_tiled(map, type, (cuuint32_t)rank, data, sizes, strides, box,
+                                                              ones, CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle, promotion,
+                                                              CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE),
+                              "cuTensorMapEncodeTiled");
 }
 
 /* [B, next_n, H, D]: one box is the heads of one query slot. */
@@ -47,7 +57,8 @@ static attns_status encode_q(const attns_driver *driver, const attns_logits_args
     const cuuint64_t strides[3] = {(cuuint64_t)args->q.stride[2], (cuuint64_t)args->q.stride[1],
                                    (cuuint64_t)args->q.stride[0]};
     const cuuint32_t box[4] = {(cuuint32_t)p->head_dim, (cuuint32_t)p->num_heads, 1, 1};
-    return encode_bytes(driver, map, p->head_dim, 4, args->q.data, sizes, strides, box);
+    return encode(driver, map, CU_TENSOR_MAP_DATA_TYPE_UINT8, 4, args->q.data, sizes, strides, box,
+                  swizzle_of(p->head_dim), CU_TENSOR_MAP_L2_PROMOTION_L2_256B);
 }
 
 /* The values of the pool as [num_blocks, block_size, D]: one box is the part of a block that a tile takes. */
@@ -56,35 +67,70 @@ static attns_status encode_k(const attns_driver *driver, const attns_logits_args
     const cuuint64_t sizes[3] = {(cuuint64_t)p->head_dim, (cuuint64_t)p->block_size, (cuuint64_t)args->num_blocks};
     const cuuint64_t strides[2] = {(cuuint64_t)p->head_dim, (cuuint64_t)args->kv.stride[0]};
     const cuuint32_t box[3] = {(cuuint32_t)p->head_dim, (cuuint32_t)min(p->block_size, TILE_TOKENS), 1};
-    return encode_bytes(driver, map, p->head_dim, 3, args->kv.data, sizes, strides, box);
+    return encode(driver, map, CU_TENSOR_MAP_DATA_TYPE_UINT8, 3, args->kv.data, sizes, strides, box,
+                  swizzle_of(p->head_dim), CU_TENSOR_MAP_L2_PROMOTION_L2_256B);
 }
 
-/* The scales of the pool as [num_blocks, block_size]. Out-of-range blocks read as zeros here too. */
-static attns_status encode_scales(const attns_driver *driver, const attns_logits_args *args, CUtensorMap *map) {
-    static const cuuint32_t ones[2] = {1, 1};
+/* The scales of the pool as [num_blocks, block_size] elements, one for each token; they follow block_size * row_bytes
+ * bytes of values. Out-of-range blocks read as zeros here too. */
+static attns_status encode_scales(const attns_driver *driver, const attns_logits_args *args, int row_bytes,
+                                  CUtensorMapDataType type, int box_tokens, CUtensorMap *map) {
     const attns_problem *const p = &args->problem;
     const cuuint64_t sizes[2] = {(cuuint64_t)p->block_size, (cuuint64_t)args->num_blocks};
     const cuuint64_t strides[1] = {(cuuint64_t)args->kv.stride[0]};
-    const cuuint32_t box[2] = {(cuuint32_t)min(p->block_size, TILE_TOKENS), 1};
-    return attns_driver_check(
-        driver,
-        driver->tensor_map_encode_tiled(map, CU_TENSOR_MAP_DATA_TYPE_FLOAT32, 2,
-                                        args->kv.data + (int64_t)p->block_size * p->head_dim, sizes, strides, box, ones,
-                                        CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_NONE,
-                                        CU_TENSOR_MAP_L2_PROMOTION_NONE, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE),
-        "cuTensorMapEncodeTiled");
+    const cuuint32_t box[2] = {(cuuint32_t)box_tokens, 1};
+    return encode(driver, map, type, 2, args->kv.data + (int64_t)p->block_size * row_bytes, sizes, strides, box,
+                  CU_TENSOR_MAP_SWIZZLE_NONE, CU_TENSOR_MAP_L2_PROMOTION_NONE);
 }
 
-static attns_status encode(const attns_driver *driver, const attns_logits_args *args, fp8_kernel_arguments *arguments) {
-    ATTNS_TRY(encode_q(driver, args, &arguments->q));
-    ATTNS_TRY(encode_k(driver, args, &arguments->k));
-    return encode_scales(driver, args, &arguments->scales);
-}
-
-attns_status attns_launch_sm90(const attns_logits_args *args, const attns_kernel_use *use, CUstream stream) {
+static attns_status launch_fp8(const attns_logits_args *args, const attns_kernel_use *use, CUstream stream) {
+    const attns_problem *const p = &args->problem;
     fp8_kernel_arguments arguments;
-    ATTNS_TRY(encode(use->driver, args, &arguments));
+    ATTNS_TRY(encode_q(use->driver, args, &arguments.q));
+    ATTNS_TRY(encode_k(use->driver, args, &arguments.k));
+    ATTNS_TRY(encode_scales(use->driver, args, p->head_dim, CU_TENSOR_MAP_DATA_TYPE_FLOAT32,
+                            min(p->block_size, TILE_TOKENS), &arguments.scales));
     attns_fill_common_arguments(args, &arguments.common);
     attns_choose_ctas(args, use->kernel, MANY_TILES, &arguments.common);
     return attns_launch_persistent(args, use, &arguments.common, &arguments, stream);
+}
+
+/* The numbers of the pool, which lanes read, not wgmma: not swizzled, so that rows may be long, which TMA likes better
+ * than tokens of 64 bytes. One box is the part of a block that a tile takes. */
+static attns_status encode_packed_k(const attns_driver *driver, const attns_logits_args *args, CUtensorMap *map) {
+    const attns_problem *const p = &args->problem;
+    const int token_bytes = p->head_dim / 2;
+    const int box_bytes = min(p->block_size, TILE_TOKENS) * token_bytes;
+    const int row_bytes = min(box_bytes, 1024);
+    const cuuint64_t sizes[3] = {(cuuint64_t)(row_bytes / 4), (cuuint64_t)(p->block_size * token_bytes / row_bytes),
+                                 (cuuint64_t)args->num_blocks};
+    const cuuint64_t strides[2] = {(cuuint64_t)row_bytes, (cuuint64_t)args->kv.stride[0]};
+    const cuuint32_t box[3] = {(cuuint32_t)(row_bytes / 4), (cuuint32_t)(box_bytes / row_bytes), 1};
+    return encode(driver, map, CU_TENSOR_MAP_DATA_TYPE_UINT32, 3, args->kv.data, sizes, strides, box,
+                  CU_TENSOR_MAP_SWIZZLE_NONE, CU_TENSOR_MAP_L2_PROMOTION_L2_256B);
+}
+
+/* A token's scales are one element: D/32 bytes. */
+static attns_status launch_fp4(const attns_logits_args *args, const attns_kernel_use *use, CUstream stream) {
+    const attns_problem *const p = &args->problem;
+    const int row_bytes = p->head_dim / 2;
+    fp4_kernel_arguments arguments;
+    ATTNS_TRY(encode_packed_k(use->driver, args, &arguments.k));
+    ATTNS_TRY(encode_scales(use->driver, args, row_bytes,
+                            p->head_dim == 128 ? CU_TENSOR_MAP_DATA_TYPE_UINT32 : CU_TENSOR_MAP_DATA_TYPE_UINT16,
+                            p->kv_sf_interleaved ? p->block_size : min(p->block_size, TILE_TOKENS), &arguments.scales));
+    arguments.q = args->q.data;
+    arguments.q_stride_b = args->q.stride[0];
+    arguments.q_stride_t = args->q.stride[1];
+    arguments.q_sf = args->q_sf.data;
+    arguments.q_sf_stride_b = args->q_sf.stride[0];
+    arguments.q_sf_stride_t = args->q_sf.stride[1];
+    attns_fill_common_arguments(args, &arguments.common);
+    attns_choose_ctas(args, use->kernel, MANY_TILES, &arguments.common);
+    return attns_launch_persistent(args, use, &arguments.common, &arguments, stream);
+}
+
+attns_status attns_launch_sm90(const attns_logits_args *args, const attns_kernel_use *use, CUstream stream) {
+    return args->problem.kind == ATTNS_KERNEL_FP4_LOGITS ? launch_fp4(args, use, stream)
+                                                         : launch_fp8(args, use, stream);
 }

@@ -3,6 +3,7 @@
  * Configuration of templates/fp8_paged_mqa_logits_sm90.cu: how the heads of all query slots (the N of the MMA) are cut
  * into wgmmas and warpgroups, and how much shared memory goes to queries and to the KV ring. */
 #include "plan/kernels.h"
+#include "plan/sm90.h"
 
 enum {
     TILE_TOKENS = 64,
@@ -19,21 +20,13 @@ typedef struct cta_shape {
     int q_stages;
 } cta_shape;
 
-static int divide_up(int a, int b) {
-    return (a + b - 1) / b;
-}
-
-static int round_up(int a, int b) {
-    return divide_up(a, b) * b;
-}
-
 /* Shared memory of one CTA apart from its KV stages; laid out as in the template. */
 static int fixed_bytes(const attns_problem *p, int q_stages) {
     const int q = p->next_n * p->num_heads * p->head_dim;
     const int weights = p->next_n * p->num_heads * 4;
-    const int limits = round_up(p->next_n * 4, 16);
+    const int limits = attns_round_up(p->next_n * 4, 16);
     const int note_and_barriers = 32;
-    return round_up(q_stages * q, 1024) + q_stages * (weights + limits + note_and_barriers) + CHUNK_TABLE_BYTES;
+    return attns_round_up(q_stages * q, 1024) + q_stages * (weights + limits + note_and_barriers) + CHUNK_TABLE_BYTES;
 }
 
 static int stage_bytes(const attns_problem *p) {
@@ -48,22 +41,6 @@ static int stages_that_fit(const attns_problem *p, const attns_target *target, i
     return attns_plan_stages(&plan, ctas_per_sm);
 }
 
-/* The slots of one wgmma for a warpgroup that has `slots` of them: few, wide wgmmas, but not many slots computed in
- * vain to fill up the last one. A wgmma costs its columns and about half a slot of overhead. */
-static int choose_chunk(const attns_problem *p, int slots, int max_columns) {
-    int best = 1;
-    int best_cost = 3 * slots;
-    for (int chunk = 2; chunk <= slots && chunk * p->num_heads <= max_columns; chunk++) {
-        const int chunks = divide_up(slots, chunk);
-        const int cost = 2 * chunks * chunk + chunks;
-        if (cost <= best_cost) {
-            best = chunk;
-            best_cost = cost;
-        }
-    }
-    return best;
-}
-
 /* Measured on an H200. One wide wgmma beats several narrow ones (K is read from shared memory once for each), several
  * small CTAs on an SM beat one large one (they start sooner and hide each other's waits). Registers are the limit: a
  * quarter of an SM has 512 for each lane, which its warps share, and allocates by warp; so with CTAs of 5 warps a
@@ -76,9 +53,9 @@ static cta_shape choose_shape(const attns_problem *p, attns_plan *plan) {
     plan->max_ctas_per_sm = plan->min_ctas_per_sm == 2 && p->next_n * p->num_heads <= 64 ? 3 : plan->min_ctas_per_sm;
     /* A CTA that has an SM to itself needs a second warpgroup to keep the tensor cores busy. */
     shape.math_warpgroups = plan->min_ctas_per_sm == 1 && p->next_n > 1 ? 2 : 1;
-    const int slots = divide_up(p->next_n, shape.math_warpgroups);
-    shape.slots_per_chunk = choose_chunk(p, slots, one_wgmma ? 256 : 192);
-    shape.chunks_per_warpgroup = divide_up(slots, shape.slots_per_chunk);
+    const int slots = attns_divide_up(p->next_n, shape.math_warpgroups);
+    shape.slots_per_chunk = attns_slots_per_wgmma(p->num_heads, slots, one_wgmma ? 256 : 192);
+    shape.chunks_per_warpgroup = attns_divide_up(slots, shape.slots_per_chunk);
     shape.q_stages = stages_that_fit(p, &plan->target, plan->max_ctas_per_sm, 2) >= GOOD_STAGES ? 2 : 1;
     return shape;
 }

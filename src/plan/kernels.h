@@ -13,6 +13,7 @@
 typedef attns_status (*attns_planner)(const attns_problem *problem, attns_plan *plan);
 
 attns_status attns_plan_fp8_sm90(const attns_problem *problem, attns_plan *plan);
+attns_status attns_plan_fp4_sm90(const attns_problem *problem, attns_plan *plan);
 attns_status attns_plan_indexer(const attns_problem *problem, attns_plan *plan);
 attns_status attns_plan_sm100(const attns_problem *problem, attns_plan *plan); /* both variants */
 attns_status attns_plan_portable(const attns_problem *problem, attns_plan *plan); /* of either variant */

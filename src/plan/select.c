@@ -14,6 +14,7 @@ static const struct {
     attns_planner planner;
 } kernels[] = {
     {ATTNS_FAMILY_SM90, ATTNS_KERNEL_FP8_LOGITS, attns_plan_fp8_sm90},
+    {ATTNS_FAMILY_SM90, ATTNS_KERNEL_FP4_LOGITS, attns_plan_fp4_sm90},
     {ATTNS_FAMILY_SM100, ATTNS_KERNEL_FP8_LOGITS, attns_plan_sm100},
     {ATTNS_FAMILY_SM100, ATTNS_KERNEL_FP4_LOGITS, attns_plan_sm100},
     {ATTNS_FAMILY_PORTABLE, ATTNS_KERNEL_FP8_LOGITS, attns_plan_portable},

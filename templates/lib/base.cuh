@@ -15,6 +15,14 @@ __device__ __forceinline__ int lane_id() {
     return static_cast<int>(threadIdx.x & 31u);
 }
 
+/* Keeps a value in a register that the compiler would rather compute anew at every use. */
+__device__ __forceinline__ void keep(u32 &x) {
+    asm volatile("" : "+r"(x));
+}
+template <class T> __device__ __forceinline__ void keep(T *&x) {
+    asm volatile("" : "+l"(x));
+}
+
 __device__ __forceinline__ int clamp(int value, int low, int high) {
     return min(max(value, low), high);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * Epilogue: sum over heads of weight * relu(score), from wgmma accumulators (layout in wgmma.cuh). Needs ACC_F16,
- * EPI_F16 and WEIGHTS_IN_REGISTERS. A lane sums its own columns; reduce_rows completes the sum. The order of additions depends on the number of
+ * EPI_F16, DOUBLED_RELU and WEIGHTS_IN_REGISTERS. A lane sums its own columns; reduce_rows completes the sum. The order of additions depends on the number of
  * heads alone, so a row's bits do not depend on next_n or on where its slot sits in the wgmma. ReLU keeps NaN. */
 
 /* Partial sums of rows r and r + 8 over the heads 8j + 2q + {0, 1} of one lane. */
@@ -8,9 +8,14 @@ struct RowPair {
     float low, high;
 };
 
+/* With DOUBLED_RELU twice as much, as x + |x|: exact below half of the largest float, and not done by the units that also
+ * do integer arithmetic. */
 __device__ __forceinline__ float relu(float x) {
     float y;
-    asm("max.NaN.f32 %0, %1, 0f00000000;" : "=f"(y) : "f"(x));
+    if (DOUBLED_RELU)
+        asm("{\n.reg .f32 a;\nabs.f32 a, %1;\nadd.rn.f32 %0, %1, a;\n}" : "=f"(y) : "f"(x));
+    else
+        asm("max.NaN.f32 %0, %1, 0f00000000;" : "=f"(y) : "f"(x));
     return y;
 }
 

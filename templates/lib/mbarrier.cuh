@@ -47,3 +47,13 @@ struct RingCursor {
         }
     }
 };
+
+/* Makes ordinary stores to shared memory visible to the async proxy (TMA, wgmma); a barrier must follow. */
+__device__ __forceinline__ void fence_async_shared() {
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+
+/* Barriers of the hardware (PTX ISA, "barrier"), 1 to 15; 0 is __syncthreads. `threads` take part. */
+__device__ __forceinline__ void named_barrier_sync(int id, int threads) {
+    asm volatile("barrier.cta.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
+}

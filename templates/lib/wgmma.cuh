@@ -152,7 +152,29 @@ __device__ __forceinline__ void wgmma_wait_all() {
                  : WGMMA_OPERANDS_##registers(constraint, d)                                                           \
                  : "l"(a), "l"(b));
 
+/* The same with A in registers: register a[i] of lane l holds four K-adjacent bytes, 4(l%4) + {0..3} for i = 0 and 1, 16
+ * more for i = 2 and 3, of row 16w + l/4 for even i, + 8 for odd. `a_list` and `b` are the operand names after the
+ * accumulators: "{%32, %33, %34, %35}" and "%36". */
+#define WGMMA_DEFINE_A(type, name, n, registers, a_list, b_name)                                                       \
+    template <> struct WgmmaA<n> {                                                                                     \
+        static constexpr int REGISTERS = registers;                                                                    \
+        static __device__ __forceinline__ void first(type *d, const u32 *a, u64 b) {                       \
+            WGMMA_ASM_A("0", name, n, registers, a_list, b_name, WGMMA_OUT_##name)                                     \
+        }                                                                                                              \
+        static __device__ __forceinline__ void next(type *d, const u32 *a, u64 b) {                        \
+            WGMMA_ASM_A("1", name, n, registers, a_list, b_name, WGMMA_INOUT_##name)                                   \
+        }                                                                                                              \
+    };
+#define WGMMA_ASM_A(accumulate, name, n, registers, a_list, b_name, constraint)                                        \
+    asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, " accumulate ", 0;\n"                                               \
+                 "wgmma.mma_async.sync.aligned.m64n" #n "k32." WGMMA_TYPE_##name ".e4m3.e4m3 {"                    \
+                 WGMMA_NAMES_##registers                                                                            \
+                 "}, " a_list ", " b_name ", p, 1, 1;\n}"                                                              \
+                 : WGMMA_OPERANDS_##registers(constraint, d)                                                           \
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
+
 template <int N> struct Wgmma;
+template <int N> struct WgmmaA;
 
 /* Keeps the compiler from moving uses of the accumulators above the wait. */
 __device__ __forceinline__ void wgmma_pin(float &x) {

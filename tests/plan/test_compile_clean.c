@@ -115,24 +115,28 @@ static void test_variants(void **state) {
  * two), head counts that fill the columns or not, the smallest blocks, whose producer is the largest. */
 static void check_tcgen05(jit_fixture *fixture, const char *const *archs, size_t num_archs, bool thorough) {
     attns_context *ctx = jit_context(fixture);
-    static const int num_heads[] = {64, 40, 128}, next_ns[] = {3, 7, 1, 2, 8}, block_sizes[] = {16};
+    static const int num_heads[] = {64, 40, 128}, next_ns[] = {3, 7, 2}, block_sizes[] = {16};
     static const attns_dtype f16[] = {ATTNS_DTYPE_F16};
+    static const attns_variant fp4[] = {ATTNS_VARIANT_FP4};
     attns_precompile_params params = {
         .archs = archs,
         .num_archs = num_archs,
         .num_heads = num_heads,
         .num_num_heads = thorough ? 3 : 1,
         .next_ns = next_ns,
-        .num_next_ns = thorough ? 5 : 2,
+        .num_next_ns = thorough ? 3 : 1,
         .block_sizes = block_sizes,
         .num_block_sizes = 1,
     };
-    check_clean(fixture, ctx, params, num_archs * (params.num_num_heads * params.num_next_ns + 1));
-    params.num_num_heads = 2;
-    params.num_next_ns = 1;
+    const size_t shapes = params.num_num_heads * params.num_next_ns;
+    check_clean(fixture, ctx, params, num_archs * (shapes + 1)); /* and the schedule kernel */
+    params.variants = fp4, params.num_variants = 1;
+    check_clean(fixture, ctx, params, num_archs * shapes);
+    params.variants = NULL, params.num_variants = 0;
+    params.num_num_heads = params.num_next_ns = 1;
     params.acc_dtypes = params.epi_dtypes = f16;
     params.num_acc_dtypes = params.num_epi_dtypes = 1;
-    check_clean(fixture, ctx, params, num_archs * 2);
+    check_clean(fixture, ctx, params, num_archs);
     attns_context_destroy(ctx);
 }
 

@@ -114,6 +114,18 @@ setup_build() {
     fi
 }
 
+# ensure_newer_nvrtc: for the tests, an NVRTC that knows sm_107a (13.4 is the first), next to the usual one, and a disassembler
+# that goes with it. Not found is no failure: the tests say what they skip.
+ensure_newer_nvrtc() {
+    local tools=$PYTHON_ENV-tools
+    if [ -z "$(find "$tools" -name 'libnvrtc.so.*' -print -quit 2>/dev/null)" ]; then
+        PYTHON_ENV=$tools install_python_packages 'nvidia-cuda-nvrtc>=13.4' 'nvidia-cuda-nvdisasm>=13.4' || return 0
+    fi
+    ATTNS_TEST_NVRTC="$PWD/$(PYTHON_ENV=$tools wheel_file 'lib/libnvrtc.so.*')"
+    ATTNS_TEST_NVDISASM="$PWD/$(PYTHON_ENV=$tools wheel_file 'bin/nvdisasm')"
+    export ATTNS_TEST_NVRTC ATTNS_TEST_NVDISASM
+}
+
 # ensure_nvrtc ATTN_SCORES: the library finds an NVRTC, from the wheel if need be.
 ensure_nvrtc() {
     local info

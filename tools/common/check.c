@@ -23,6 +23,10 @@
  *     e_h <= (D + 16) u A_h + D 2^-149,
  * the last for what falls below the smallest float32.
  *
+ * Hopper's fp4 kernel lets the FP8 tensor cores add, relative to each token's and head's largest scale, which shifts
+ * exponents and nothing else. So e_h is that of fp8, with the products' scales in them and with K steps as the kernel
+ * makes them: step j takes the 8 dims from 8j on of each quarter of D.
+ *
  * ReLU does not enlarge an error. The float32 epilogue rounds a product and at most H sums per head:
  *     E = sum_h |w_h| e_h + (H + 4) 2^-24 sum_h |w_h| (relu_h + e_h).
  * A float16 epilogue first rounds relu_h and w_h to float16 (2^-11 each, 2^-25 if subnormal) and then sums with 2^-11.
@@ -32,8 +36,8 @@
  * Beside these bounds, which hold for each element, the deviation of all compared elements together must be small: a
  * systematic loss of precision that stays inside the bounds still shows there. Modelled Hopper arithmetic gives about
  * 3e-8 with float32 accumulation and epilogue; the limit is 1e-6 (DeepGEMM's own tests allow 1e-3), and 1e-3 with
- * float16 in either place, plus the output's own rounding. fp4's arithmetic has float32's precision throughout: models
- * of it give 1e-15, and the limit is 1e-12. */
+ * float16 in either place, plus the output's own rounding. Where fp4's arithmetic has float32's precision throughout,
+ * models of it give 1e-15, and the limit is 1e-12; where FP8 tensor cores add, it is fp8's. */
 #include "common/check.h"
 
 #include <math.h>
@@ -293,6 +297,12 @@ static bool reference_stretch(const struct logits_data *d, const struct stretch 
     return false;
 }
 
+static enum logits_fp4_sums fp4_sums = LOGITS_FP4_FLOAT32;
+
+void logits_check_fp4_sums(enum logits_fp4_sums sums) {
+    fp4_sums = sums;
+}
+
 /* Bounds of one element of fp8: returns E before scaling and gives sum |w| sum |q k| too. */
 static double fp8_bound(const struct logits_case *c, const float *q, const float *k, const float *w, double *abs_sum) {
     const double u = 0x1p-13;
@@ -334,6 +344,29 @@ static double fp8_bound(const struct logits_case *c, const float *q, const float
     return weighted_errors + (c->heads + 4) * 0x1p-24 * weighted_relu;
 }
 
+/* e_h of a head of fp4 whose products FP8 tensor cores add. */
+static double fp4_error_on_fp8_tensor_cores(int head_dim, const float *q, const double *q_scales, const float *k,
+                                            const double *k_scales) {
+    const double u = 0x1p-13;
+    double acc = 0, error = 0;
+    for (int step = 0; step < head_dim / K_STEP; step++) {
+        double sum = 0, magnitude = 0, largest = 0;
+        for (int quarter = 0; quarter < 4; quarter++)
+            for (int i = 0; i < K_STEP / 4; i++) {
+                int d = quarter * head_dim / 4 + step * K_STEP / 4 + i;
+                double x = (double)(q[d] * k[d]) * q_scales[d / GROUP] * k_scales[d / GROUP];
+                sum += x;
+                magnitude += fabs(x);
+                largest = fmax(largest, fabs(x));
+            }
+        double before = fabs(acc) + error, m = fmax(largest, before);
+        acc += sum;
+        error += fmin(magnitude, K_STEP * u * m) + (before > 0 ? u * m : 0);
+        error += u * (fabs(acc) + error);
+    }
+    return error;
+}
+
 /* Likewise of fp4. Sums of a group's products are small multiples of a quarter: exact in float32. */
 static double fp4_bound(const struct logits_case *c, const float *q, const double *q_scales, const float *k,
                         const double *k_scales, const float *w, double *abs_sum) {
@@ -358,6 +391,8 @@ static double fp4_bound(const struct logits_case *c, const float *q, const doubl
             all += group_magnitude * scale;
         }
         double error = (c->head_dim + 16) * 0x1p-23 * all + c->head_dim * 0x1p-149;
+        if (fp4_sums == LOGITS_FP4_ON_FP8_TENSOR_CORES)
+            error += fp4_error_on_fp8_tensor_cores(c->head_dim, q, q_scales, k, k_scales);
         double weight = fabs((double)w[h]);
         weighted_errors += weight * error;
         weighted_relu += weight * (fmax(dot, 0) + error);
@@ -569,7 +604,8 @@ static bool check_values(struct checker *k, double max_work) {
 /* What rounding alone may contribute to the deviation, with room. */
 static double deviation_limit(const struct logits_case *c) {
     bool f16 = c->acc_dtype == ATTNS_DTYPE_F16 || c->epi_dtype == ATTNS_DTYPE_F16;
-    double limit = c->variant == ATTNS_VARIANT_FP4 ? 1e-12 : f16 ? 1e-3 : 1e-6;
+    bool fine = c->variant == ATTNS_VARIANT_FP4 && fp4_sums == LOGITS_FP4_FLOAT32;
+    double limit = fine ? 1e-12 : f16 ? 1e-3 : 1e-6;
     return limit + (c->out_dtype == ATTNS_DTYPE_BF16 ? 0x1p-16 : c->out_dtype == ATTNS_DTYPE_F16 ? 0x1p-22 : 0);
 }
 

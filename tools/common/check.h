@@ -30,6 +30,11 @@ struct logits_report {
     char first[2000];    /* the first few findings, one per line */
 };
 
+/* What adds up the products of the fp4 kernels whose outputs are checked, which bounds its errors. For the whole
+ * process; LOGITS_FP4_FLOAT32 until another is set, as logits_queue_logits does for the kernel it calls. */
+enum logits_fp4_sums { LOGITS_FP4_FLOAT32 = 0, LOGITS_FP4_ON_FP8_TENSOR_CORES };
+void logits_check_fp4_sums(enum logits_fp4_sums sums);
+
 /* `image` is out_image_bytes long: guard bands and everything between, as downloaded. Returns report->ok. Uses up to
  * 16 threads. */
 bool logits_check(const struct logits_data *data, const void *image, const struct logits_check_options *options,

@@ -7,6 +7,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "core/context.h"
+
 #define WAIT_SECONDS 20.0
 
 static bool upload(const struct gpu *gpu, struct gpu_buffer *buffer, const void *from, size_t bytes,
@@ -78,7 +80,14 @@ attns_status logits_queue_schedule(const struct logits_device *dev, attns_contex
     return told(attns_compute_paged_mqa_logits_schedule(ctx, &p, stream), "compute_paged_mqa_logits_schedule");
 }
 
+/* On Hopper the tuned fp4 kernel serves, unless the context was told otherwise. */
+static enum logits_fp4_sums fp4_sums_of(const struct logits_device *dev, const attns_context *ctx) {
+    bool tuned = ctx->family_choice != ATTNS_CHOOSE_PORTABLE && (!ctx->arch || strcmp(ctx->arch, "sm_90a") == 0);
+    return dev->gpu->compute_capability == 90 && tuned ? LOGITS_FP4_ON_FP8_TENSOR_CORES : LOGITS_FP4_FLOAT32;
+}
+
 attns_status logits_queue_logits(const struct logits_device *dev, attns_context *ctx, CUstream stream) {
+    logits_check_fp4_sums(fp4_sums_of(dev, ctx));
     return told(logits_call_run(ctx, &dev->call, stream),
                 dev->call.variant == ATTNS_VARIANT_FP4 ? "fp4_paged_mqa_logits" : "fp8_paged_mqa_logits");
 }

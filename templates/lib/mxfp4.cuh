@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: MIT
+ * MXFP4: E2M1 numbers, two in a byte, the lower nibble first, and a UE8M0 scale for every 32 of them: byte e means
+ * 2^(e - 127), 255 means NaN (OCP Microscaling Formats v1.0). */
+
+constexpr int NAN_SCALE = 255;
+
+/* 2^exponent for exponents from -127 to 127. */
+__device__ __forceinline__ float power_of_two(int exponent) {
+    return __int_as_float(max((exponent + 127) << 23, 1 << 22));
+}
+
+/* x * 2^exponent for exponents from -254 to 254, in two steps of one sign: nothing overflows or vanishes on the way that
+ * the result could hold. */
+__device__ __forceinline__ float scale_by_power(float x, int exponent) {
+    const int half = exponent >> 1;
+    return x * power_of_two(half) * power_of_two(exponent - half);
+}
+
+/* ---- As E4M3 ----
+ *
+ * An E2M1 number times 2^(6 - shift) is an E4M3 number for shifts from 0 (6 becomes 384) to MAX_SHIFT (0.5 becomes the
+ * smallest subnormal, 2^-9). So numbers whose scales differ by no more than that become E4M3 with their scales in them,
+ * relative to the largest. */
+
+constexpr int MAX_SHIFT = 14;
+constexpr int E4M3_BIAS = 6;
+
+/* The E4M3 bytes of {0, 0.5, 1, 1.5, 2, 3, 4, 6} * 2^(6 - shift), by code. */
+__device__ inline uint2 e4m3_table_entry(int shift) {
+    u64 bytes = 0;
+    for (int code = 1; code < 8; code++) {
+        const bool and_a_half = code >= 3 && (code & 1) != 0; /* 1.5, 3 and 6; 0.5 is a power of two */
+        const int exponent = code / 2 - 1 + E4M3_BIAS - shift;
+        const u32 byte = exponent >= -6 ? static_cast<u32>(exponent + 7) << 3 | (and_a_half ? 4u : 0u)
+                                        : ((and_a_half ? 3u : 2u) << (exponent + 9)) >> 1;
+        bytes |= static_cast<u64>(byte) << (8 * code);
+    }
+    return make_uint2(static_cast<u32>(bytes), static_cast<u32>(bytes >> 32));
+}
+
+struct E4m3Octet {
+    u32 low, high; /* numbers 0..3 and 4..7 */
+};
+
+/* Bytes of {b, a} by the nibbles of `selector`. Not __byte_perm, which first clears every fourth bit of the selector. */
+__device__ __forceinline__ u32 permute_bytes(u32 a, u32 b, u32 selector) {
+    u32 d;
+    asm("prmt.b32 %0, %1, %2, %3;" : "=r"(d) : "r"(a), "r"(b), "r"(selector));
+    return d;
+}
+
+/* Eight E2M1 numbers as E4M3 bytes, by a table entry. */
+__device__ __forceinline__ E4m3Octet e2m1_to_e4m3(u32 codes, uint2 table) {
+    const u32 magnitudes = codes & 0x77777777u;
+    const u32 evens = codes << 4; /* signs of the even numbers in the highest bits of bytes, as those of the odd ones are */
+    const u32 low = permute_bytes(table.x, table.y, magnitudes);
+    const u32 high = permute_bytes(table.x, table.y, magnitudes >> 16);
+    return {(permute_bytes(evens, codes, 0x5140) & 0x80808080u) | low,
+            (permute_bytes(evens, codes, 0x7362) & 0x80808080u) | high};
+}
+
+/* ---- As integers ---- */
+
+/* Four times the dot product of eight numbers with eight numbers, without their scales. */
+__device__ __forceinline__ int e2m1_dot(u32 a, u32 b) {
+    constexpr u32 TWICE = 0xC8643210u; /* twice the magnitude of each code, in nibbles */
+    int sum = 0;
+#pragma unroll 1
+    for (int shift = 0; shift < 32; shift += 4) {
+        const u32 x = a >> shift;
+        const u32 y = b >> shift;
+        const int product = static_cast<int>((TWICE >> (4 * (x & 7)) & 15) * (TWICE >> (4 * (y & 7)) & 15));
+        sum += ((x ^ y) & 8) != 0 ? -product : product;
+    }
+    return sum;
+}

@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: MIT
+ * The producer warp of the Hopper kernels: finds the share of its CTA and has a Loader load it. Needs BLOCK_SIZE,
+ * MAX_CTAS_PER_SM, BOX_TOKENS and BOXES.
+ *
+ * Loader: load_request(note) and load_tile(token, blocks) are called by one lane, which must not branch on others;
+ * tile_loaded() and request_loaded() by all lanes after it, to move on in the rings; end() by one lane when all is done. */
+
+/* What the math warpgroups must know of a request. tiles == 0 ends the work. */
+struct alignas(16) RequestNote {
+    int request;
+    int token; /* first token of the first tile */
+    int tiles; /* for this CTA; the CTAs of an SM's share take its tiles in turn */
+    int unused;
+};
+
+/* All 32 lanes plan (a lane plans one tile at a time, so that 32 block ids are in flight
+ * together); then the lanes take turns in issuing their tile. */
+template <class Loader> struct Producer {
+    const CommonArguments &args;
+    Loader loader;
+
+    /* Walks a share: of the requests from `base` (a multiple of 32) on, tiles in sequence, of which this CTA takes every
+     * ctas_per_sm-th from `begin` + `turn` on and none at or past `end`; tile numbers count from `base`. Bounded by the
+     * batch whatever the arguments are. */
+    struct Share {
+        int base;
+        int turn;
+        int begin, end;
+        /* Of a caller's schedule: where it starts (then `begin` is found from it) and where it ends. */
+        int first_request, first_tile;
+        int last_request, last_tile;
+        /* Of the kernel's own: tiles of each chunk of requests, so that empty ones are skipped; or null. */
+        const int *chunk_tiles;
+        int chunk_length;
+        /* Length of request lane_id() if it is known already (the batch has no more than 32), else -1. */
+        int length;
+    };
+
+    __device__ __forceinline__ int divide_by_ctas(int x) const {
+        return MAX_CTAS_PER_SM == 1 ? x : static_cast<int>(__umulhi(static_cast<u32>(x), args.ctas_reciprocal));
+    }
+
+    /* Of the tiles [from, to), how many are this CTA's if `from` is. */
+    __device__ __forceinline__ int tiles_in_turn(int from, int to) const {
+        return divide_by_ctas(to - from + args.ctas_per_sm - 1);
+    }
+
+    __device__ __forceinline__ void walk(const Share &share) {
+        int begin = share.begin;
+        int end = share.end;
+        int x = begin + share.turn;
+        for (int base = share.base; base < args.batch && base <= share.last_request && x < end; base += 32) {
+            if (share.chunk_tiles != nullptr && base % share.chunk_length == 0 &&
+                share.chunk_tiles[base / share.chunk_length] == 0) {
+                base += share.chunk_length - 32;
+                continue;
+            }
+            const int request = base + lane_id();
+            int length = share.length;
+            if (length < 0)
+                length = request < args.batch && request >= share.first_request ? request_length(args, request) : 0;
+            int tiles = tiles_of(length);
+            if (base <= share.first_request) {
+                begin = min(share.first_tile, __shfl_sync(FULL_WARP, tiles, share.first_request - base));
+                x = begin + share.turn;
+            }
+            if (request >= share.last_request)
+                tiles = request == share.last_request ? min(tiles, share.last_tile) : 0;
+            const int inclusive = warp_inclusive_scan(tiles);
+            const int exclusive = inclusive - tiles;
+            const int total = __shfl_sync(FULL_WARP, inclusive, 31);
+            const int stop = min(total, end);
+            const int taken_from = max(exclusive, begin);
+            while (x < stop) {
+                const int count = min(32, tiles_in_turn(x, stop));
+                issue(base, x + lane_id() * args.ctas_per_sm, count, length, inclusive, exclusive,
+                      taken_from, min(inclusive, stop));
+                x += count * args.ctas_per_sm;
+            }
+            x -= total;
+            begin -= total;
+            end -= total;
+        }
+    }
+
+    /* Plans and issues `count` tiles; lane i has tile number `own` of the 32 requests at `base`. As a request, a lane has
+     * the tiles [exclusive, inclusive), of which the walk takes [taken_from, taken_to), and `length` tokens. */
+    __device__ __forceinline__ void issue(int base, int own, int count, int length, int inclusive, int exclusive,
+                                          int taken_from, int taken_to) {
+        /* Lane of the request that holds the tile: mostly the same for all. */
+        int owner = __popc(__ballot_sync(FULL_WARP, inclusive <= __shfl_sync(FULL_WARP, own, 0)));
+        if (__shfl_sync(FULL_WARP, inclusive, owner) <= __shfl_sync(FULL_WARP, own, count - 1)) {
+            owner = 0;
+#pragma unroll
+            for (int half = 16; half > 0; half /= 2)
+                owner += __shfl_sync(FULL_WARP, inclusive, owner + half - 1) <= own ? half : 0;
+        }
+        const int request = base + owner;
+        const int first = __shfl_sync(FULL_WARP, exclusive, owner);
+        const int tokens = __shfl_sync(FULL_WARP, length, owner);
+        taken_from = __shfl_sync(FULL_WARP, taken_from, owner);
+        taken_to = __shfl_sync(FULL_WARP, taken_to, owner);
+
+        const int token = (own - first) * TILE_TOKENS;
+        const bool first_tile = own - args.ctas_per_sm < taken_from;
+        const RequestNote note{request, token, tiles_in_turn(own, taken_to), 0};
+
+        int blocks[BOXES];
+        if (lane_id() < count) {
+            const int *row = args.block_tables + request * args.table_stride;
+#pragma unroll
+            for (int box = 0; box < BOXES; box++) {
+                const int start = token + box * BOX_TOKENS;
+                blocks[box] = start < tokens ? row[start / BLOCK_SIZE] : -1;
+            }
+        }
+        const u32 firsts = __ballot_sync(FULL_WARP, first_tile);
+        for (int turn = 0; turn < count; turn++) {
+            if (lane_id() == turn) {
+                if (first_tile)
+                    loader.load_request(note);
+                loader.load_tile(token, blocks);
+            }
+            __syncwarp();
+            loader.tile_loaded();
+            if (firsts >> turn & 1)
+                loader.request_loaded();
+        }
+    }
+
+    /* Brings the block ids closer that this CTA needs if all requests are as long as they may be, while the lengths are
+     * still on their way: right for requests of equal length, harmless for others. A prefetch is no read: it cannot fault,
+     * and what it brings is used only where the lengths say so. */
+    __device__ __forceinline__ void prefetch_table() const {
+        const int tiles = tiles_of(args.max_tokens);
+        const u32 total = static_cast<u32>(args.batch) * static_cast<u32>(tiles);
+        const u32 groups = static_cast<u32>(divide_by_ctas(static_cast<int>(gridDim.x)));
+        const u32 turn = blockIdx.x / groups + static_cast<u32>(lane_id() * args.ctas_per_sm);
+        const u32 tile = total / groups * (blockIdx.x % groups) + min(blockIdx.x % groups, total % groups) + turn;
+        if (tile < total) {
+            const u32 request = tile / static_cast<u32>(tiles);
+            const u32 column = (tile - request * static_cast<u32>(tiles)) * TILE_TOKENS / BLOCK_SIZE;
+            asm volatile("prefetch.global.L1 [%0];" ::"l"(args.block_tables + request * args.table_stride + column));
+        }
+    }
+
+    /* Finds this CTA's share and walks it. The CTAs of one SM's share take its tiles in turn. `length` is that of request
+     * lane_id() if the batch has no more than 32. */
+    __device__ __forceinline__ void run(int length, const int *chunk_tiles, int chunk_length, int chunks) {
+        const int groups = divide_by_ctas(static_cast<int>(gridDim.x));
+        const int group = static_cast<int>(blockIdx.x) % groups;
+        const int turn = static_cast<int>(blockIdx.x) / groups;
+
+        if (args.schedule == nullptr) {
+            const bool small = args.batch <= 32;
+            const int total = small ? warp_sum(tiles_of(length)) : total_tiles(chunk_tiles, chunks);
+            const int each = total / groups;
+            const int rest = total - each * groups;
+            const int start = each * group + min(group, rest);
+            const int count = each + (group < rest ? 1 : 0);
+            if (count > turn) {
+                int before = 0;
+                const int base = small ? 0 : find_chunk(chunk_tiles, chunks, start, &before) * chunk_length;
+                const int begin = start - before;
+                walk(Share{base, turn, begin, begin + count, -1, 0, args.batch, 0, small ? nullptr : chunk_tiles,
+                           chunk_length, small ? length : -1});
+            }
+        } else {
+            for (int share = group; share < args.num_shares; share += groups) {
+                const int first_request = max(args.schedule[2 * share], 0);
+                const int first_tile = max(args.schedule[2 * share + 1], 0);
+                const int last_request = min(args.schedule[2 * share + 2], args.batch);
+                const int last_tile = max(args.schedule[2 * share + 3], 0);
+                if (first_request <= last_request && first_request < args.batch)
+                    walk(Share{first_request / 32 * 32, turn, 0, 0x7fffffff, first_request, first_tile, last_request,
+                               last_tile, nullptr, 32, -1});
+            }
+        }
+        if (lane_id() == 0)
+            loader.end();
+    }
+};
