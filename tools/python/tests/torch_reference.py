@@ -76,6 +76,8 @@ class Case:
             self.values = decode * self.exponents(scales.view(blocks, block_size, groups))
             self.decoded_q = decode_fp4(self.q) * self.exponents(q_scales[..., :groups])
         self.weights = torch.randn(self.rows, heads, generator=generator, device=device) * (heads ** -0.5)
+        if variant == "fp4" and self.output_dtype == torch.float16:
+            self.weights *= 2.0**-10  # float16 ends at 65504
         permuted = torch.randperm(blocks, generator=generator, device=device)[:batch * columns]
         self.tables = permuted.view(batch, columns).int()
         if lens is None:
