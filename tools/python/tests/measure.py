@@ -5,8 +5,8 @@
     PYTHONPATH=tools/python/src ATTN_SCORES_LIBRARY=build/src/libattn_scores.so.0 python tools/python/tests/measure.py
 
 Host time is wall time of warm calls that are not waited for, in batches that the driver's queue takes. Device time is
-that of a replayed CUDA graph of 20 calls, which walk through copies of the KV pool, by events; the C library's own figure
-for the shape is that of `attn-scores bench`.
+that of a replayed CUDA graph of 20 calls, which walk through copies of the KV pool, by events; the C library's own
+figure for the shape is that of `attn-scores bench`.
 """
 import statistics
 import subprocess

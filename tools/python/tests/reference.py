@@ -71,8 +71,8 @@ def _rows(q, keys, weights, block_tables, seq_lens, max_seq_len, block_size,
 
 
 def fp8(q, kv_fused, weights, block_tables, seq_lens, max_seq_len):
-    """q [B, next_n, H, D] and kv_fused [num_blocks, block_size, 1, D+4] as uint8. Returns logits with NaN where nothing is
-    written, errors, and the tokens that each row sees."""
+    """q [B, next_n, H, D] and kv_fused [num_blocks, block_size, 1, D+4] as uint8. Returns logits with NaN where nothing
+    is written, errors, and the tokens that each row sees."""
     blocks, block_size, _, width = kv_fused.shape
     flat = kv_fused.reshape(blocks, -1)
     values = E4M3[flat[:, :block_size * (width - 4)]].reshape(blocks, block_size, width - 4)

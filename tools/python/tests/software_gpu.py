@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Device memory without a GPU framework: the CUDA driver that libattn_scores opens ($ATTNS_LIBCUDA), through ctypes, and
-arrays in its memory that speak DLPack. Needs no numpy."""
+"""Device memory without a GPU framework: the CUDA driver that libattn_scores opens ($ATTNS_LIBCUDA), through ctypes,
+and arrays in its memory that speak DLPack. Needs no numpy."""
 import ctypes
 import os
 

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: MIT
-"""Every operation through DLPack on the software GPU, against float64; what is wrong is refused with the argument's name.
+"""Every operation through DLPack on the software GPU, against float64; what is wrong is refused with the argument's
+name.
 
 Random inputs come from the seed that is printed; ATTNS_TEST_SEED repeats a run."""
+import functools
 import os
 import random
 import sys
@@ -32,8 +34,8 @@ def on_device(array, dtype=None, **options):
 class LogitsCase:
     """Random inputs of a logits call, on the host and on the device."""
 
-    def __init__(self, rng, variant, batch=2, next_n=1, heads=8, head_dim=128, block_size=64, max_seq_len=150, lens=None,
-                 output_dtype="float32"):
+    def __init__(self, rng, variant, batch=2, next_n=1, heads=8, head_dim=128, block_size=64, max_seq_len=150,
+                 lens=None, output_dtype="float32"):
         self.variant, self.output_dtype, self.max_seq_len = variant, output_dtype, max_seq_len
         self.rows = batch * next_n
         columns = -(-max_seq_len // block_size)
@@ -102,7 +104,8 @@ class LogitsTest(unittest.TestCase):
         for row, limit in enumerate(limits):
             deviation = np.abs(got[row, :limit] - logits[row, :limit])
             allowed = errors[row, :limit] + ROUNDING[case.output_dtype] * np.abs(logits[row, :limit]) + 2.0**-24
-            self.assertTrue(np.all(deviation <= allowed), f"row {row}: {deviation.max(initial=0)} of {allowed.max(initial=0)}")
+            worst = f"row {row}: {deviation.max(initial=0)} of {allowed.max(initial=0)}"
+            self.assertTrue(np.all(deviation <= allowed), worst)
             if clean:
                 self.assertTrue(np.all(np.isneginf(got[row, limit:case.max_seq_len])))
                 limit = case.max_seq_len
@@ -217,7 +220,7 @@ class LogitsTest(unittest.TestCase):
         host = np.zeros((2, 256), np.float32)
         for change, error, pattern in (
                 ({"q": right["weights"]}, ValueError, "^q: rank is 2, accepted: 4"),
-                ({"q": on_device(case.q, "float8_e5m2")}, ValueError, "^q: dtype is float8_e5m2, accepted: float8_e4m3fn"),
+                ({"q": on_device(case.q, "float8_e5m2")}, ValueError, "^q: dtype is float8_e5m2, .*: float8_e4m3fn"),
                 ({"q": on_device(case.q[:, :, :7])}, ValueError, "q: .*7.*accepted"),
                 ({"kv_fused": [1, 2]}, TypeError, "^kv_fused: is of type list, accepted: .*__dlpack__"),
                 ({"weights": right["out"]}, ValueError, "^weights: "),
@@ -235,9 +238,9 @@ class LogitsTest(unittest.TestCase):
                 ({"max_seq_len": -1}, ValueError, "^max_seq_len: is -1"),
                 ({"max_seq_len": "150"}, TypeError, "^max_seq_len: is '150'"),
                 ({"weights": on_device(case.weights, flags=2)}, ValueError, "^weights: .*copy"),
-                ({"schedule_meta": right["weights"]}, ValueError, "^schedule_meta: dtype is float32, accepted: int32")):
+                ({"schedule_meta": right["weights"]}, ValueError, "^schedule_meta: dtype is float32, .*: int32")):
             with self.subTest(pattern=pattern):
-                self.refused(error, pattern, lambda: fp8(**{**right, **change}))
+                self.refused(error, pattern, functools.partial(fp8, **{**right, **change}))
         with self.assertRaises(TypeError):
             fp8(*case.inputs(), case.max_seq_len, "float32")  # keyword-only
         closed = attn_scores.Context(cache_dir="")
@@ -251,8 +254,8 @@ class LogitsTest(unittest.TestCase):
                                  ({"output_dtype": "bfloat16"}, "^out: dtype")):
             with self.subTest(pattern=pattern):
                 options = {"output_dtype": "float32", **options}
-                self.refused(ValueError, pattern, lambda: attn_scores.fp4_paged_mqa_logits(
-                    *inputs, fp4_case.max_seq_len, out=out, **options))
+                self.refused(ValueError, pattern, functools.partial(
+                    attn_scores.fp4_paged_mqa_logits, *inputs, fp4_case.max_seq_len, out=out, **options))
 
     def test_log_and_counters(self):
         case, lines = LogitsCase(self.rng, "fp8"), []
@@ -329,18 +332,18 @@ class IndexerTest(unittest.TestCase):
         self.assertTrue(np.all(np.abs(got - expected)[written] <= 144 * 2.0**-23 * sums[written]))
 
     def test_bf16(self):
-        query, keys = (reference.to_bfloat16(self.rng.standard_normal(shape)) for shape in ((6, 128), (6, 64, 128)))
-        self.run_case(on_device(query, "bfloat16"), on_device(keys, "bfloat16"), {},
-                      reference.from_bfloat16(query).astype(np.float64), reference.from_bfloat16(keys).astype(np.float64))
+        bits = [reference.to_bfloat16(self.rng.standard_normal(shape)) for shape in ((6, 128), (6, 64, 128))]
+        decoded = [reference.from_bfloat16(each).astype(np.float64) for each in bits]
+        self.run_case(*(on_device(each, "bfloat16") for each in bits), {}, *decoded)
 
     def test_nvfp4(self):
-        def random(rows):
+        def numbers(rows):
             packed = self.rng.integers(0, 256, (*rows, 64), dtype=np.uint8)
             scales = self.rng.integers(0x20, 0x60, (*rows, 8), dtype=np.uint8)
             return packed, scales, reference.decode_fp4(packed) * np.repeat(reference.E4M3[scales], 16, -1)
 
-        query, query_scales, decoded_query = random((6,))
-        keys, key_scales, decoded_keys = random((6, 64))
+        query, query_scales, decoded_query = numbers((6,))
+        keys, key_scales, decoded_keys = numbers((6, 64))
         self.run_case(on_device(query), on_device(keys),
                       {"query_scales": on_device(query_scales), "key_scales": on_device(key_scales, "float8_e4m3fn")},
                       decoded_query, decoded_keys)

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: MIT
 """With torch, under pytest. Tests of values need a CUDA device with kernels; the others run everywhere.
 
-    PYTHONPATH=tools/python/src ATTN_SCORES_LIBRARY=build/src/libattn_scores.so.0 pytest -q tools/python/tests/test_torch.py
+    export PYTHONPATH=tools/python/src ATTN_SCORES_LIBRARY=build/src/libattn_scores.so.0
+    pytest -q tools/python/tests/test_torch.py
 """
 import ctypes
 import sys
@@ -35,7 +36,7 @@ def supported(case):
     return case
 
 
-# ---- Values -------------------------------------------------------------------------------------------------------------
+# ---- Values ----------------------------------------------------------------------------------------------------------
 
 F16, BF16 = torch.float16, torch.bfloat16
 
@@ -168,7 +169,7 @@ def test_indexer_values(nvfp4):
     check_indexer(arguments, decoded, per_group)
 
 
-# ---- DeepGEMM's shape -----------------------------------------------------------------------------------------------------
+# ---- DeepGEMM's shape ------------------------------------------------------------------------------------------------
 
 
 @needs_gpu
@@ -211,7 +212,7 @@ def test_deep_gemm_fp4():
     assert torch.equal(got, case.call(clean_logits=True))
 
 
-# ---- Errors ---------------------------------------------------------------------------------------------------------------
+# ---- Errors ----------------------------------------------------------------------------------------------------------
 
 
 def test_wrong_arguments():
@@ -286,8 +287,9 @@ def test_slots_agree():
         pytest.skip("this torch has no DLPack exchange table")
     device = "cuda" if torch.cuda.is_available() else "cpu"
     base = torch.zeros(4, 6, 8, device=device)
-    tensors = [base, base[1:, ::2], base[0, 0, 0], base.int(), base.long(), base.half(), base.bfloat16(),
-               base.to(torch.float8_e4m3fn), base.to(torch.float8_e5m2), base.byte(), base.char(), base[:0], base.double()]
+    dtypes = (torch.int32, torch.int64, torch.float16, torch.bfloat16, torch.float64, torch.uint8, torch.int8,
+              torch.float8_e4m3fn, torch.float8_e5m2)
+    tensors = [base, base[1:, ::2], base[0, 0, 0], base[:0], *(base.to(dtype) for dtype in dtypes)]
     slot = _torch.Slot()
     for tensor in tensors:
         (exchanged,), (target,) = _torch.new_slots(1)
@@ -318,7 +320,7 @@ def test_older_torch(monkeypatch):
     assert torch.equal(case.call(clean_logits=True), expected[:2])
 
 
-# ---- Streams, graphs, threads, contexts -------------------------------------------------------------------------------------
+# ---- Streams, graphs, threads, contexts ------------------------------------------------------------------------------
 
 
 @needs_gpu
@@ -438,7 +440,7 @@ def test_second_device():
             case.call(out=out)
 
 
-# ---- Operators --------------------------------------------------------------------------------------------------------------
+# ---- Operators -------------------------------------------------------------------------------------------------------
 
 
 def operators():
@@ -478,7 +480,8 @@ def test_operators_pass_torchs_checks():
     torch.library.opcheck(ops.indexer_scores, tuple(arguments.values()))
     fp4 = supported(Case("fp4"))
     torch.library.opcheck(ops.fp4_paged_mqa_logits, (*fp4.tensors, 500), {"clean_logits": True})
-    torch.library.opcheck(ops.fp4_paged_mqa_logits_out, (*fp4.tensors, 500, fp4.new_out(columns=500)), {"clean_logits": True})
+    out = fp4.new_out(columns=500)
+    torch.library.opcheck(ops.fp4_paged_mqa_logits_out, (*fp4.tensors, 500, out), {"clean_logits": True})
 
 
 def step(q, kv, weights, tables, lens, max_seq_len, ops):

@@ -31,8 +31,8 @@ def _fp8_error(products, half):
 class Case:
     """Inputs of a logits call. Options of the call that change its errors are options here."""
 
-    def __init__(self, variant="fp8", batch=3, next_n=1, heads=64, head_dim=128, block_size=64, max_seq_len=500, lens=None,
-                 output_dtype=None, acc_dtype=torch.float32, epi_dtype=torch.float32, per_slot=False, seed=0,
+    def __init__(self, variant="fp8", batch=3, next_n=1, heads=64, head_dim=128, block_size=64, max_seq_len=500,
+                 lens=None, output_dtype=None, acc_dtype=torch.float32, epi_dtype=torch.float32, per_slot=False, seed=0,
                  device="cuda"):
         generator = torch.Generator(device).manual_seed(seed)
 

@@ -19,8 +19,9 @@ class Counters(NamedTuple):
     module_loads: int  #: cubins loaded into the driver
 
 
-def _text(value: Optional[bytes]) -> Optional[str]:
-    return None if value is None else os.fsdecode(value)
+def _as_dict(struct: ctypes.Structure) -> Dict[str, Any]:
+    values = {field[0]: getattr(struct, field[0]) for field in struct._fields_}
+    return {name: os.fsdecode(value) if isinstance(value, bytes) else value for name, value in values.items()}
 
 
 class Context:
@@ -100,15 +101,13 @@ class Context:
         """Driver, NVRTC and caches; the fields of ``attns_info``."""
         info = _abi.attns_info()
         _library.check(_library.load().attns_get_info(self.handle, ctypes.byref(info)))
-        values = {name: getattr(info, name) for name, _ in info._fields_}
-        return {name: _text(value) if isinstance(value, bytes) else value for name, value in values.items()}
+        return _as_dict(info)
 
     def device_info(self, ordinal: int = 0) -> Dict[str, Any]:
         """A CUDA device; the fields of ``attns_device_info``."""
         info = _abi.attns_device_info()
         _library.check(_library.load().attns_get_device_info(self.handle, ordinal, ctypes.byref(info)))
-        values = {name: getattr(info, name) for name, _ in info._fields_}
-        return {name: _text(value) if isinstance(value, bytes) else value for name, value in values.items()}
+        return _as_dict(info)
 
 
 _lock = threading.Lock()

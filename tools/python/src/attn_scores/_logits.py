@@ -28,7 +28,8 @@ def _check_max_seq_len(max_seq_len: Any) -> int:
 
 def torch_output(path: Any, q: Any, out: Any, max_seq_len: int, code: int, columns: Optional[int] = None) -> Any:
     """The [B*next_n, max_seq_len] view that a call with torch tensors writes and returns: of `out`, or of a new tensor
-    of `columns` columns. `path` is the module _torch. A q of another rank gets no rows: the library says what is wrong with it."""
+    of `columns` columns. `path` is the module _torch. A q of another rank gets no rows: the library says what is wrong
+    with it."""
     try:
         batch, next_n, _, _ = q.shape
     except ValueError:

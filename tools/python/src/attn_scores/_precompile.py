@@ -81,7 +81,8 @@ def precompile_paged_mqa_logits(device: Any = None, variants: Sequence[str] = ("
             entry = result.contents
             progress(done, total, Precompiled(  # type: ignore[misc]
                 entry.kernel.decode(), entry.arch.decode(), "" if entry.status else _SOURCES.get(entry.source, ""),
-                entry.cached, entry.seconds, entry.registers, entry.spill_bytes, entry.message.decode(errors="replace")))
+                entry.cached, entry.seconds, entry.registers, entry.spill_bytes,
+                entry.message.decode(errors="replace")))
         except BaseException as error:  # noqa: B902
             errors.append(error)
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: MIT
 """torch tensors, without capsules: imported when a call is given one.
 
-From torch 2.10 on, torch.Tensor offers DLPack's C exchange table (https://github.com/pytorch/pytorch/pull/165483), whose
-dltensor_from_py_object_no_sync writes a DLTensor that refers to the tensor's own sizes and strides: no Python object is
-made. With an older torch the same struct is filled from data_ptr(), shape and stride().
+Newer versions of torch.Tensor offer DLPack's C exchange table (https://github.com/pytorch/pytorch/pull/165483), whose
+dltensor_from_py_object_no_sync writes a DLTensor that refers to the tensor's own sizes and strides: no Python object
+is made. With an older torch the same struct is filled from data_ptr(), shape and stride().
 """
 import ctypes
 from typing import Any, Dict, Optional, Tuple
@@ -34,6 +34,8 @@ class Slot:
 
     def __init__(self) -> None:
         self.tensor = _abi.DLTensor()
+        self.shape: Any = None
+        self.strides: Any = None
         self.signature: Optional[tuple] = None
 
     @property
@@ -74,7 +76,7 @@ class CSlot:
 
     def __init__(self) -> None:
         self.tensor = _abi.DLTensor()
-        self.reference = ctypes.byref(self.tensor)
+        self.reference = ctypes.c_void_p(self.address)  # quicker to pass than byref
 
     @property
     def address(self) -> int:

@@ -7,7 +7,7 @@ Names, arguments and defaults are those of DeepGEMM 2.6 (csrc/apis/attention.hpp
 not need is accepted: every architecture, head count and block size of attn_scores.fp8_paged_mqa_logits, 1-D context
 lengths, clean_logits, no schedule. All tensors are torch tensors.
 """
-from typing import Any, Optional, Tuple
+from typing import Any, Dict, Optional, Tuple
 
 from . import _abi, _dtypes, _logits, ops
 from .errors import InvalidArgumentError, UnsupportedError
@@ -23,8 +23,8 @@ def get_num_sms() -> int:
 
 
 def _check_indices(indices: Any, rows: int, next_n: int) -> None:
-    """`indices` names the request of each row, so that a kernel may read the KV of neighbours once. Scores do not depend
-    on it: every row has a context length and a block table row of its own."""
+    """`indices` names the request of each row, so that a kernel may read the KV of neighbours once. Scores do not
+    depend on it: every row has a context length and a block table row of its own."""
     if indices is None:
         return
     if next_n != 1:
@@ -85,17 +85,18 @@ def fp8_fp4_paged_mqa_logits(q: Tuple[Any, Optional[Any]], kv_cache: Any, weight
         raise InvalidArgumentError(f"max_context_len: is {max_context_len}, accepted: 0 or more")
     columns = _logits.padded(max_context_len, _ROW_BYTES // (4 if code == _abi.F32 else 2))
     out = _logits.torch_output(_torch, values, None, max_context_len, code, columns)
-    options = {"output_dtype": logits_dtype, "schedule_meta": schedule_meta, "out": out, "clean_logits": clean_logits}
+    options: Dict[str, Any] = {
+        "output_dtype": logits_dtype, "schedule_meta": schedule_meta, "out": out, "clean_logits": clean_logits}
+    arguments = (kv_cache, weights, block_table, context_lens, max_context_len)
     if scales is None:
-        return ops.fp8_paged_mqa_logits(values, kv_cache, weights, block_table, context_lens, max_context_len, **options)
+        return ops.fp8_paged_mqa_logits(values, *arguments, **options)
     if str(values.dtype) == "torch.float8_e4m3fn":
-        raise UnsupportedError("q: is float8_e4m3fn with scales of its own, accepted: scales with packed FP4 values only")
+        raise UnsupportedError("q: is float8_e4m3fn with scales, accepted: scales with packed FP4 values only")
     if str(values.dtype) == "torch.int8":
         import torch
 
         values = values.view(torch.uint8)
-    return ops.fp4_paged_mqa_logits(
-        values, scales, kv_cache, weights, block_table, context_lens, max_context_len, **options)
+    return ops.fp4_paged_mqa_logits(values, scales, *arguments, **options)
 
 
 def fp8_paged_mqa_logits(q: Any, kv_cache: Any, weights: Any, context_lens: Any, block_table: Any, schedule_meta: Any,

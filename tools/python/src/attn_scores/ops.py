@@ -4,9 +4,9 @@ flashinfer.sdsa). What is added here is keyword-only and has a default that chan
 
 Tensors are torch tensors, or any objects with ``__dlpack__`` whose memory a CUDA device can reach. Nothing is ever
 copied. Calls with torch tensors are queued on torch's current stream of the tensors' device, others on the legacy
-default stream, unless ``stream`` (a CUstream handle, an int) is given. After the first call of a configuration, which
-reads its kernel from a cache or compiles it, calls allocate nothing on the device, never synchronise, and may be captured
-in a CUDA graph; with ``out=`` nothing is allocated at all.
+default stream, unless ``stream`` (a CUstream handle, an int) is given. The first call of a configuration reads its
+kernel from a cache or compiles it. Later calls never synchronise, may be captured in a CUDA graph, and with ``out=``
+allocate no device memory.
 
 Wrong arguments raise InvalidArgumentError or UnsupportedError (both are ValueError) before anything is launched; their
 message names the argument, what was given and what is accepted. An object that is no tensor raises TypeError.
@@ -199,7 +199,7 @@ def indexer_scores(query: Any, key_cache: Any, block_table: Any, context_lengths
     Args:
         query: [rows, 128] bfloat16, or NVFP4: [rows, 64] uint8 (E2M1, two in a byte, the even one in the low nibble).
         key_cache: [pages, 64, 128] bfloat16, or NVFP4: [pages, 64, 64] uint8. Pages any multiple of 16 bytes apart.
-        block_table: [requests, blocks] int32: each request's pages of 64 keys; a page outside [0, pages) reads as zeros.
+        block_table: [requests, blocks] int32: each request's pages of 64 keys; one outside [0, pages) reads as zeros.
         context_lengths: [groups] int32: each group's number of keys; clamped to max_context.
         requests: [groups] int32: each group's row of block_table; of a group of length 0 it may be anything.
         scores: [rows, max_context] float32, written in columns [0, length of the row's group).
@@ -207,7 +207,7 @@ def indexer_scores(query: Any, key_cache: Any, block_table: Any, context_lengths
         key_scales: NVFP4: [pages, 64, 8], likewise. Pages any multiple of 8 bytes apart. BF16: None.
         enable_pdl, stream, context: as for fp8_paged_mqa_logits.
     """
-    tensors = (query, key_cache, block_table, context_lengths, requests, scores)
+    tensors: tuple = (query, key_cache, block_table, context_lengths, requests, scores)
     fields: tuple = ()
     if query_scales is not None:
         tensors, fields = (*tensors, query_scales), ("query_scales",)

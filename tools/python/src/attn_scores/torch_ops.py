@@ -8,8 +8,9 @@ Importing this module registers, in the namespace ``attn_scores``:
     compute_paged_mqa_logits_schedule                       returns a new tensor [num_sms+1, 2]
     indexer_scores                                          writes `scores`
 
-with fake implementations, which say what shapes come out without a device. The functions of the same names in this module
-call them. In eager code the plain functions of the package are quicker: an operator passes through torch's dispatcher.
+with fake implementations, which say what shapes come out without a device. The functions of the same names in this
+module call them. In eager code the plain functions of the package are quicker: an operator passes through torch's
+dispatcher.
 
 Needs torch 2.4 or newer.
 """
