@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: MIT
 """The operations in float64 with numpy, from the bytes that the kernels read, and how far a kernel may be off.
 
-The error of a wgmma or tcgen05 step is that of tools/common/check.c: terms and accumulator lose what lies 13 bits below
-the largest of them, 33 numbers for 32 products. Everything after it is float32.
+The error bounds are those of tools/common/check.c, which says where they come from.
 """
 import numpy as np
 
@@ -24,16 +23,29 @@ def decode_fp4(packed):
     return np.stack([E2M1[packed & 15], E2M1[packed >> 4]], axis=-1).reshape(*packed.shape[:-1], -1)
 
 
-def _scores(q, k, weights):
+def _fp8_error(products):
+    """Of the float32 sums of [P, H, D] products, in steps of 32."""
+    u, total, error = 2.0**-13, 0.0, 0.0
+    for start in range(0, products.shape[2], 32):
+        step = products[..., start:start + 32]
+        before = np.abs(total) + error
+        largest = np.maximum(np.abs(step).max(-1), before)
+        total = total + step.sum(-1)
+        error = error + np.minimum(np.abs(step).sum(-1), 32 * u * largest) + (before > 0) * u * largest
+        error = error + u * (np.abs(total) + error)
+    return error
+
+
+def _fp4_error(products):
+    return (products.shape[2] + 16) * 2.0**-23 * np.abs(products).sum(-1)
+
+
+def _scores(q, k, weights, error_of):
     """(logits, error) of queries [H, D] against keys [P, D]."""
     products = q[None, :, :] * k[:, None, :]
-    steps = products.reshape(*products.shape[:2], q.shape[1] // 32, 32)
-    sums = np.cumsum(steps.sum(-1), -1)
-    largest = np.maximum(np.abs(steps).max(-1), np.maximum(np.abs(sums), np.abs(sums - steps.sum(-1))))
-    error = 33 * 2.0**-13 * largest.sum(-1)
-    relu = np.maximum(sums[..., -1], 0)
+    relu, error = np.maximum(products.sum(-1), 0), error_of(products)
     reach = (np.abs(weights) * (relu + error)).sum(-1)
-    return (weights * relu).sum(-1), (np.abs(weights) * error).sum(-1) + (len(weights) + 6) * 2.0**-24 * reach
+    return (weights * relu).sum(-1), (np.abs(weights) * error).sum(-1) + (len(weights) + 4) * 2.0**-24 * reach
 
 
 def limits(seq_lens, next_n, max_seq_len):
@@ -43,7 +55,8 @@ def limits(seq_lens, next_n, max_seq_len):
     return np.clip(per_slot, 0, max_seq_len).reshape(-1)
 
 
-def _rows(q, keys, weights, block_tables, seq_lens, max_seq_len, block_size):
+def _rows(q, keys, weights, block_tables, seq_lens, max_seq_len, block_size,
+          error_of):
     batch, next_n = q.shape[:2]
     row_limits = limits(seq_lens, next_n, max_seq_len)
     logits = np.full((batch * next_n, max_seq_len), np.nan)
@@ -52,7 +65,8 @@ def _rows(q, keys, weights, block_tables, seq_lens, max_seq_len, block_size):
         request = row // next_n
         positions = np.arange(limit)
         k = keys[block_tables[request, positions // block_size], positions % block_size]
-        logits[row, :limit], errors[row, :limit] = _scores(q[request, row % next_n], k, weights[row].astype(np.float64))
+        logits[row, :limit], errors[row, :limit] = _scores(
+            q[request, row % next_n], k, weights[row].astype(np.float64), error_of)
     return logits, errors, row_limits
 
 
@@ -63,7 +77,8 @@ def fp8(q, kv_fused, weights, block_tables, seq_lens, max_seq_len):
     flat = kv_fused.reshape(blocks, -1)
     values = E4M3[flat[:, :block_size * (width - 4)]].reshape(blocks, block_size, width - 4)
     scales = np.ascontiguousarray(flat[:, block_size * (width - 4):]).view(np.float32).astype(np.float64)
-    logits, errors, row_limits = _rows(E4M3[q], values, weights, block_tables, seq_lens, max_seq_len, block_size)
+    logits, errors, row_limits = _rows(
+        E4M3[q], values, weights, block_tables, seq_lens, max_seq_len, block_size, _fp8_error)
     batch, next_n = q.shape[:2]
     for row, limit in enumerate(row_limits):
         positions = np.arange(limit)
@@ -82,7 +97,7 @@ def fp4(q, q_sf, kv_fused, weights, block_tables, seq_lens, max_seq_len):
     scales = 2.0 ** (flat[:, block_size * half:].reshape(blocks, block_size, groups) - 127.0)
     q_scales = 2.0 ** (np.ascontiguousarray(q_sf).view(np.uint8).reshape(*q_sf.shape, 4)[..., :groups] - 127.0)
     return _rows(decode_fp4(q) * np.repeat(q_scales, 32, -1), values * np.repeat(scales, 32, -1), weights, block_tables,
-                 seq_lens, max_seq_len, block_size)
+                 seq_lens, max_seq_len, block_size, _fp4_error)
 
 
 def indexer(query, key_cache, block_table, context_lengths, requests, max_context):

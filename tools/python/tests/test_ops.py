@@ -52,6 +52,8 @@ class LogitsCase:
             kv = np.concatenate([values, scales], 1).reshape(blocks, block_size, 1, -1)
         self.kv = kv
         self.weights = rng.standard_normal((self.rows, heads)).astype(np.float32)
+        if variant == "fp4" and output_dtype == "float16":
+            self.weights *= np.float32(2.0**-10)
         self.tables = rng.permutation(blocks)[:batch * columns].reshape(batch, columns).astype(np.int32)
         if lens is None:
             lens = rng.integers(next_n, max_seq_len + 1, batch)

@@ -10,7 +10,7 @@ from typing import Any, Callable, Dict, Optional, Tuple
 
 from . import _abi, _library
 from ._context import Context, default_context
-from ._dlpack import borrow
+from ._dlpack import borrow, not_a_tensor
 from .errors import InvalidArgumentError
 
 
@@ -131,6 +131,8 @@ class Call:
                 path.fill(value, target)
             except Exception as cause:
                 name = self.names.get(field, field)
+                if value is None:
+                    raise not_a_tensor(name, value) from None
                 raise InvalidArgumentError(f"{name}: cannot be read in place: {cause}") from cause
         raise error
 

@@ -18,12 +18,16 @@ capsule_pointer.restype, capsule_pointer.argtypes = ctypes.c_void_p, [ctypes.py_
 MAX_VERSION = (1, 3)
 
 
+def not_a_tensor(name: str, value: Any) -> TypeError:
+    return TypeError(
+        f"{name}: is of type {type(value).__name__}, accepted: a torch tensor or an object with __dlpack__")
+
+
 def _capsule(value: Any, name: str, stream: int) -> Any:
     try:
         export, device = value.__dlpack__, value.__dlpack_device__
     except AttributeError:
-        raise TypeError(
-            f"{name}: is of type {type(value).__name__}, accepted: a torch tensor or an object with __dlpack__") from None
+        raise not_a_tensor(name, value) from None
     arguments = {}
     if device()[0] in (_abi.DL_CUDA, _abi.DL_CUDA_MANAGED):
         # 0 is not allowed, as it could be either default stream; 1 is the legacy one.
