@@ -230,7 +230,8 @@ ATTNS_API attns_status attns_fp8_paged_mqa_logits(attns_context *ctx, const attn
 /* logits[b*next_n + t, p] = sum_h weights[b*next_n + t, h] * relu(q[b,t,h,:] . k[p,:])
  *
  * Numbers are E2M1 (two in a byte, the lower nibble first) times the UE8M0 scale of their 32 neighbours: a scale byte e
- * means 2^(e-127), 255 means NaN (OCP Microscaling Formats v1.0). Accumulation and head sum are float32.
+ * means 2^(e-127), 255 means NaN (OCP Microscaling Formats v1.0). Accumulators and head sum are float32; on Hopper FP8
+ * tensor cores add the products, which keep 13 bits below the largest of 32.
  *
  * Devices, "16-aligned", block_tables, seq_lens, schedule_meta, max_seq_len and clean_logits: as for
  * fp8_paged_mqa_logits. Supported: H a multiple of 8 up to 128, D 64 or 128, block_size 16, 32, 64, 128 or 256, next_n

@@ -19,6 +19,7 @@ struct logits_report {
     bool ok;
     uint64_t owned;      /* elements that the call must write as logits */
     uint64_t compared;   /* of those, against the reference */
+    uint64_t overflowed; /* of those, infinite as they have to be */
     uint64_t wrong;      /* outside the tolerance, or NaN */
     uint64_t unwritten;  /* owned elements that still hold the poison */
     uint64_t not_finite; /* owned NaN or infinity found without the reference */
