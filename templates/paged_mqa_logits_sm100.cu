@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * fp8_paged_mqa_logits and fp4_paged_mqa_logits for sm_100, sm_103 and sm_107: persistent, warp-specialised, one pass over
- * the KV for every next_n.
+ * fp8_paged_mqa_logits and fp4_paged_mqa_logits for sm_100, sm_103 and sm_107: persistent, warp-specialised, one pass
+ * over the KV for every next_n.
  *
  * One CTA on an SM. A job is a tile of 128 tokens (M of the MMA) times a chunk of the query slots' heads (N, at most 128
  * columns); its accumulators are one of several stages of tensor memory. The roles:
@@ -77,8 +77,9 @@ constexpr int Q_GAP_BYTES = (mma_columns(LAST_CHUNK_SLOTS) - LAST_CHUNK_SLOTS * 
  * after an earlier MMA.) */
 constexpr int SCALE_COLUMNS = FP4 ? 8 : 0;
 static_assert(ACC_STAGES * (ACC_COLUMNS + SCALE_COLUMNS) <= TENSOR_COLUMNS, "tensor memory");
-/* A warpgroup waits for its own jobs only, and a parity tells but two phases apart: so every barrier for "computed" is for
- * jobs of one warpgroup. With an odd number of stages, which the warpgroups then use alternately, there are two for each. */
+/* A warpgroup waits for its own jobs only, and a parity tells but two phases apart: so every barrier for "computed" is
+ * for jobs of one warpgroup. With an odd number of stages, which the warpgroups then use alternately, there are two for
+ * each. */
 constexpr int ACC_TURNS = ACC_STAGES % 2 == 0 ? ACC_STAGES : 2 * ACC_STAGES;
 constexpr int SCALE_ROWS_BYTES = 512; /* scales of 128 rows as tcgen05_copy_scales takes them */
 /* Interleaved words are in the pool as tensor memory takes them. With head_dim 64 there are only half as many bytes. */
@@ -330,8 +331,8 @@ struct Loader {
     }
 
     /* Brings the block ids closer that this CTA needs if all requests are as long as they may be, while the lengths are
-     * still on their way: right for requests of equal length, harmless for others. A prefetch is no read: it cannot fault,
-     * and what it brings is used only where the lengths say so. */
+     * still on their way: right for requests of equal length, harmless for others. A prefetch is no read: it cannot
+     * fault, and what it brings is used only where the lengths say so. */
     __device__ __forceinline__ void prefetch_table() const {
         const u32 tiles = static_cast<u32>(walk_tiles(args.max_tokens));
         const u32 total = static_cast<u32>(args.batch) * tiles;
@@ -347,8 +348,8 @@ struct Loader {
 
 /* ---- Scale factors -------------------------------------------------------------------------------------------- */
 
-/* MXFP4: words of scales, one for a row of the operand, become rows as tcgen05_copy_scales takes them: word 32 i + l goes to
- * word i of row l. */
+/* MXFP4: words of scales, one for a row of the operand, become rows as tcgen05_copy_scales takes them: word 32 i + l goes
+ * to word i of row l. */
 struct ScaleMover {
     const Layout &layout;
     int stages;

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT
  * Epilogue where a thread has all heads of a (token, query slot) pair in its registers: sum over heads of weight *
- * relu(score). Needs ACC_F16 and EPI_F16. The order of operations depends on the number of heads alone, so a pair's bits do
- * not depend on next_n or on where its slot sits in the accumulator.
+ * relu(score). Needs ACC_F16 and EPI_F16. The order of operations depends on the number of heads alone, so a pair's
+ * bits do not depend on next_n or on where its slot sits in the accumulator.
  *
  * float32: two heads at a time (add.f32x2, fma.f32x2). There are two ways to ReLU. x + |x| = 2 relu(x) is one packed
- * addition, but takes a turn of the FP32 units, which the weighting keeps busy. max(x, 0) is not packed and runs at half
- * their rate, but on other units. Half of the pairs of heads go either way: 0.75 clocks of an SM for the 64 heads of a pair
- * instead of 1.0. Sums of the two kinds are kept apart, as the first are twice too large; both are exact until one leaves
- * float32's range. Then the total is not finite, and the caller computes the pair again from the true terms. ReLU keeps NaN
- * in every way. */
+ * addition, but takes a turn of the FP32 units, which the weighting keeps busy. max(x, 0) is not packed and runs at
+ * half their rate, but on other units. Half of the pairs of heads go either way: 0.75 clocks of an SM for the 64 heads
+ * of a pair instead of 1.0. Sums of the two kinds are kept apart, as the first are twice too large; both are exact
+ * until one leaves float32's range. Then the total is not finite, and the caller computes the pair again from the true
+ * terms. ReLU keeps NaN in every way. */
 
 typedef u64 F32x2;
 

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: MIT
- * How a producer warp walks its CTA's share of a batch: a run of tiles of WALK_TOKENS tokens. The 32 lanes plan one tile
- * each, so that 32 block ids are in flight together, and then take turns in issuing. A Loader has
- *     int length(int request)                          tokens, clamped
- *     void look_up(int request, int token, int length) starts reading the block ids of the tile at `token`
- *     void begin(const RequestNote &note)              called for each request, before its tiles
- *     void load(int token)                             called by the lane that has looked the tile up
- *     void advance(bool request)                       by all lanes, after a tile; with a new request or without
- * Every loop is bounded by the batch, whatever the lengths or a caller's schedule hold, and a request without tiles is
- * never announced: no role can see it. */
+ * How a producer warp walks its CTA's share of a batch: a run of tiles of WALK_TOKENS tokens. The 32 lanes plan one
+ * tile each, so that 32 block ids are in flight together, and then take turns in issuing. A Loader has int length(int
+ * request)                          tokens, clamped void look_up(int request, int token, int length) starts reading the
+ * block ids of the tile at `token` void begin(const RequestNote &note)              called for each request, before its
+ * tiles void load(int token)                             called by the lane that has looked the tile up void
+ * advance(bool request)                       by all lanes, after a tile; with a new request or without Every loop is
+ * bounded by the batch, whatever the lengths or a caller's schedule hold, and a request without tiles is never
+ * announced: no role can see it. */
 
 /* What one CTA does of one request, for the roles behind the producer. tiles == 0 ends the work. */
 struct alignas(16) RequestNote {
@@ -35,8 +34,8 @@ struct WalkShare {
     int length;
 };
 
-/* Plans and issues `count` tiles; lane i has tile number `own` of the 32 requests at `base`. As a request, a lane has the
- * tiles [exclusive, inclusive), of which the walk takes [taken_from, taken_to), and `length` tokens. */
+/* Plans and issues `count` tiles; lane i has tile number `own` of the 32 requests at `base`. As a request, a lane has
+ * the tiles [exclusive, inclusive), of which the walk takes [taken_from, taken_to), and `length` tokens. */
 template <class Loader>
 __device__ __forceinline__ void issue_tiles(Loader &loader, int base, int own, int count, int length, int inclusive,
                                             int exclusive, int taken_from, int taken_to) {
@@ -109,8 +108,8 @@ template <class Loader> __device__ __forceinline__ void walk_share(Loader &loade
 }
 
 /* Walks this CTA's share: an equal part of all tiles, or the shares that a caller's schedule (start of share i at
- * schedule[2i]: request and its tile of TILE_TOKENS tokens) gives it. `length` is that of request lane_id() if the batch
- * has no more than 32; otherwise chunk_tiles are the sums of sum_chunks. */
+ * schedule[2i]: request and its tile of TILE_TOKENS tokens) gives it. `length` is that of request lane_id() if the
+ * batch has no more than 32; otherwise chunk_tiles are the sums of sum_chunks. */
 template <class Loader>
 __device__ __forceinline__ void walk(Loader &loader, int batch, const int *schedule, int num_shares, int length,
                                      const int *chunk_tiles, int chunk_length) {
