@@ -9,7 +9,7 @@
 #include "jit_testing.h"
 
 /* About 0.4 s of a CPU each. */
-enum { DEFAULT_KERNELS = 16 * 8, VARIANT_KERNELS = 4 * 2 };
+enum { DEFAULT_KERNELS = 6 * 8, VARIANT_KERNELS = 4 * 2, FP4_KERNELS = 4 * 3 };
 
 static const char *const sm90[] = {"sm_90a"};
 
@@ -62,17 +62,17 @@ static void check_clean(jit_fixture *fixture, attns_context *ctx, attns_precompi
     assert_int_equal(outcome.compiled, kernels);
 }
 
-static void test_every_head_count_and_next_n(void **state) {
+/* Head counts that fill one wgmma with next_n slots, nearly fill it, or need several. */
+static void test_every_next_n(void **state) {
     jit_fixture *fixture = *state;
     attns_context *ctx = jit_context(fixture);
-    int num_heads[16], next_ns[8];
-    for (int i = 0; i < 16; i++)
-        num_heads[i] = 8 * (i + 1);
+    static const int num_heads[] = {8, 40, 64, 88, 104, 128};
+    int next_ns[8];
     for (int i = 0; i < 8; i++)
         next_ns[i] = i + 1;
     const attns_precompile_params params = {
         .num_heads = num_heads,
-        .num_num_heads = 16,
+        .num_num_heads = 6,
         .next_ns = next_ns,
         .num_next_ns = 8,
     };
@@ -107,6 +107,31 @@ static void test_variants(void **state) {
             .num_epi_dtypes = 1,
         };
         check_clean(fixture, ctx, params, VARIANT_KERNELS + (i == 0 ? 1 : 0)); /* the schedule kernel only once */
+    }
+    attns_context_destroy(ctx);
+}
+
+/* MXFP4 on Hopper: two, three and four CTAs on an SM, one wgmma for all slots and several, boxes of 16 tokens. */
+static void test_fp4_on_hopper(void **state) {
+    jit_fixture *fixture = *state;
+    attns_context *ctx = jit_context(fixture);
+    static const int num_heads[] = {8, 64, 96, 128}, next_ns[] = {1, 2, 5}, head_dims[] = {128, 64},
+                     block_sizes[] = {64, 16};
+    static const attns_variant fp4[] = {ATTNS_VARIANT_FP4};
+    for (int i = 0; i < 2; i++) {
+        const attns_precompile_params params = {
+            .variants = fp4,
+            .num_variants = 1,
+            .num_heads = num_heads,
+            .num_num_heads = 4,
+            .head_dims = &head_dims[i],
+            .num_head_dims = 1,
+            .block_sizes = &block_sizes[i],
+            .num_block_sizes = 1,
+            .next_ns = next_ns,
+            .num_next_ns = 3,
+        };
+        check_clean(fixture, ctx, params, FP4_KERNELS + (i == 0 ? 1 : 0)); /* the schedule kernel only once */
     }
     attns_context_destroy(ctx);
 }
@@ -291,8 +316,9 @@ int main(void) {
         return 77;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_bad_kernels_are_noticed, setup, jit_teardown),
-        cmocka_unit_test_setup_teardown(test_every_head_count_and_next_n, setup, jit_teardown),
+        cmocka_unit_test_setup_teardown(test_every_next_n, setup, jit_teardown),
         cmocka_unit_test_setup_teardown(test_variants, setup, jit_teardown),
+        cmocka_unit_test_setup_teardown(test_fp4_on_hopper, setup, jit_teardown),
         cmocka_unit_test_setup_teardown(test_tcgen05_kernels, setup, jit_teardown),
         cmocka_unit_test_setup_teardown(test_tcgen05_kernels_with_newer_nvrtc, setup, jit_teardown),
         cmocka_unit_test_setup_teardown(test_portable_on_every_target, setup, jit_teardown),

@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The plan of every MXFP4 problem on Hopper against what its template and the hardware ask of it. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "plan/plan.h"
+#include "testing.h"
+
+enum { TILE_TOKENS = 64, MAX_COLUMNS = 192, CHUNK_TABLE_BYTES = 512 * 4, SYSTEM_BYTES = 1024, QUARTER_REGISTERS = 512 };
+
+#define CHECK(condition)                                                                                               \
+    do {                                                                                                               \
+        if (!(condition))                                                                                              \
+            fail_msg("%s: %s", plan->name, #condition);                                                                \
+    } while (0)
+
+static const char *text_of(const attns_plan *plan, const char *placeholder) {
+    for (size_t i = 0; i < plan->num_placeholders; i++)
+        if (strcmp(plan->placeholders[i].name, placeholder) == 0)
+            return plan->placeholders[i].value;
+    fail_msg("%s: there is no placeholder %s", plan->name, placeholder);
+    return "";
+}
+
+static int value_of(const attns_plan *plan, const char *placeholder) {
+    return (int)strtol(text_of(plan, placeholder), NULL, 10);
+}
+
+static int round_up(int value, int unit) {
+    return (value + unit - 1) / unit * unit;
+}
+
+/* The template's struct Layout. */
+static int fixed_bytes(const attns_problem *p, int q_stages, int slots) {
+    const int loaded = p->next_n * p->num_heads * (p->head_dim / 2 + 4 + 4) + round_up(4 * p->next_n, 16) + 16 + 16;
+    const int expanded = round_up(slots * p->num_heads * p->head_dim, 1024);
+    const int made = slots * p->num_heads * (4 + 4) + 2 * round_up(4 * slots, 16);
+    return expanded + q_stages * loaded + made + 128 + CHUNK_TABLE_BYTES;
+}
+
+static void check_plan(const attns_problem *p, const attns_plan *plan) {
+    const int slots = value_of(plan, "CHUNK_SLOTS"), chunks = value_of(plan, "CHUNKS");
+    const int columns = value_of(plan, "CHUNK_N"), registers = value_of(plan, "CHUNK_REGISTERS");
+    const int most = plan->max_ctas_per_sm;
+
+    /* What the MMA takes, and operand numbers that follow the accumulators. */
+    CHECK(columns == slots * p->num_heads && columns % 8 == 0 && columns <= MAX_COLUMNS);
+    CHECK(slots * chunks >= p->next_n && slots * (chunks - 1) < p->next_n);
+    CHECK(registers == columns / 2);
+    char operands[64];
+    snprintf(operands, sizeof operands, "{%%%d, %%%d, %%%d, %%%d}", registers, registers + 1, registers + 2, registers + 3);
+    CHECK(strcmp(text_of(plan, "CHUNK_A"), operands) == 0);
+    snprintf(operands, sizeof operands, "%%%d", registers + 4);
+    CHECK(strcmp(text_of(plan, "CHUNK_B"), operands) == 0);
+
+    /* Accumulators and a tile's keys have room in what a thread gets if that many CTAs of 5 warps share an SM. */
+    const int per_thread = QUARTER_REGISTERS / ((most * 5 + 3) / 4) / 8 * 8;
+    CHECK(value_of(plan, "MAX_CTAS_PER_SM") == most && most >= plan->min_ctas_per_sm && plan->threads == 160);
+    CHECK(registers + p->head_dim / 8 + 32 <= per_thread);
+
+    /* Shared memory. */
+    const int box = p->block_size < TILE_TOKENS ? p->block_size : TILE_TOKENS;
+    const int scales = (p->kv_sf_interleaved ? p->block_size : box) * p->head_dim / 32;
+    CHECK(plan->shared_fixed == fixed_bytes(p, value_of(plan, "Q_STAGES"), slots * chunks));
+    CHECK(plan->shared_per_stage ==
+          TILE_TOKENS * p->head_dim / 2 + TILE_TOKENS / box * (scales < 128 ? 128 : scales) + 16);
+    CHECK(plan->min_stages >= 2 && plan->min_stages <= attns_plan_stages(plan, most));
+    for (int ctas = plan->min_ctas_per_sm; ctas <= most; ctas++) {
+        const int bytes = attns_plan_shared_bytes(plan, attns_plan_stages(plan, ctas));
+        CHECK(bytes <= plan->target.shared_bytes_per_block);
+        CHECK(ctas * (bytes + SYSTEM_BYTES) <= plan->target.shared_bytes_per_sm);
+    }
+}
+
+static void test_every_problem(void **state) {
+    (void)state;
+    static const int block_sizes[] = {16, 32, 64, 128, 256, 128};
+    attns_target target;
+    assert_int_equal(attns_target_from_arch("sm_90a", &target), ATTNS_OK);
+    for (int i = 0; i < 16 * 2 * 6 * 8; i++) {
+        const attns_problem problem = {
+            .kind = ATTNS_KERNEL_FP4_LOGITS,
+            .num_heads = 8 + 8 * (i % 16),
+            .head_dim = 64 << i / 16 % 2,
+            .block_size = block_sizes[i / 32 % 6],
+            .next_n = 1 + i / 192,
+            .out_dtype = ATTNS_DTYPE_BF16,
+            .kv_sf_interleaved = i / 32 % 6 == 5,
+        };
+        attns_plan plan;
+        assert_int_equal(attns_plan_make(&problem, &target, ATTNS_CHOOSE_TUNED, &plan), ATTNS_OK);
+        check_plan(&problem, &plan);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_every_problem)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
