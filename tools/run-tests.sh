@@ -58,7 +58,7 @@ if [ -n "$sanitize" ]; then
     export ASAN_OPTIONS=halt_on_error=1:detect_stack_use_after_return=1
     export UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1
     export LSAN_OPTIONS=suppressions=$PWD/tests/lsan.supp:print_suppressions=0
-    meson test -C build-sanitize --no-rebuild --no-suite gpu --no-suite sim --timeout-multiplier 3 --print-errorlogs || status=1
+    meson test -C build-sanitize --no-rebuild --no-suite gpu --no-suite sim --no-suite compile --timeout-multiplier 3 --print-errorlogs || status=1
     logs+=(build-sanitize/meson-logs/testlog.json)
 fi
 
