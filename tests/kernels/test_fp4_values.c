@@ -65,7 +65,7 @@ static void write_request(struct logits_data *d, enum sweep sweep, int64_t b) {
         memset(k, 0, (size_t)d->value_bytes);
         set_nibble(k, hot, hot_code(b, p));
         for (int g = 0; g < d->scale_bytes; g++)
-            *fp4_k_scale(d, id, p, g) = g == hot / 32 ? key_exponent(sweep, b) : (uint8_t)((p * 37 + b + g) % 255);
+            *fp4_k_scale(d, id, p, g) = (uint8_t)(g == hot / 32 ? key_exponent(sweep, b) : (p * 37 + b + g) % 255);
     }
 }
 
