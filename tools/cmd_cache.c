@@ -261,7 +261,9 @@ static int list(const struct options *o, struct entries *all) {
     size_t shown = 0, damaged = 0;
     uint64_t bytes = 0;
     char size[24], age[24];
-    qsort(all->items, all->count, sizeof(all->items[0]), compare_entries);
+    if (all->count > 0) {
+        qsort(all->items, all->count, sizeof(all->items[0]), compare_entries);
+    }
     for (size_t i = 0; i < all->count; i++) {
         const struct entry *entry = &all->items[i];
         if (!entry->matches) {
@@ -362,7 +364,9 @@ static int prune(const struct options *o, attns_context *ctx, struct entries *al
     for (size_t i = 0; i < all->count; i++) {
         left += all->items[i].writable ? all->items[i].size : 0;
     }
-    qsort(all->items, all->count, sizeof(all->items[0]), compare_use);
+    if (all->count > 0) {
+        qsort(all->items, all->count, sizeof(all->items[0]), compare_use);
+    }
     const int64_t now = (int64_t)time(NULL);
     for (size_t i = 0; i < all->count; i++) {
         struct entry *entry = &all->items[i];
