@@ -370,6 +370,38 @@ static void test_groups(void **state) {
     }
 }
 
+/* 2^8 2^8 once and 2^-6 2^-6 31 times: the small ones, 28 bits below, are lost with 26 bits. */
+static void test_narrow_sums(void **state) {
+    (void)state;
+    static text t;
+    for (int half = 0; half < 2; half++)
+        for (int bits = 0; bits <= 26; bits += 26) {
+            const product p = {.n = 8, .steps = 1, .a = E4M3, .b = E4M3, .half = half, .swizzle = 32};
+            memset(memory.in, 0x08, TILE_BYTES); /* 2^-6 */
+            for (unsigned row = 0; row < 64; row++)
+                put(memory.in, place(&p, false, E4M3, 64, row, 0), half ? 0x68 : 0x78, 1); /* 2^6, 2^8 */
+            for (unsigned row = 0; row < 8; row++)
+                put(memory.in, B_OFFSET + place(&p, false, E4M3, 8, row, 0), 0x78, 1);
+            /* The last element of a row takes the sum between two halves: 2^14 + 2^3 (1 + 2^-11) without cuts. */
+            for (unsigned row = 0; half && row < 64; row++)
+                put(memory.in, place(&p, false, E4M3, 64, row, 31), 0x50, 1); /* 2^3 */
+            for (unsigned row = 0; half && row < 8; row++)
+                put(memory.in, B_OFFSET + place(&p, false, E4M3, 8, row, 31), 0x38, 1); /* 1 */
+            t.used = 0;
+            add_prologue(&t, TILE_WORDS);
+            add(&t, VISIBLE "wgmma.fence.sync.aligned;\n");
+            add_mma(&t, &p, 0, "%no");
+            add(&t, "wgmma.commit_group.sync.aligned;\nwgmma.wait_group.sync.aligned 0;\n");
+            add_epilogue(&t, &p);
+            ptx_run run = warpgroup(base_seed);
+            run.tensor_bits = bits;
+            RUN_OK(t.bytes, &run);
+            /* Halves near 2^14 are 16 apart: the nearest one is the upper, but the cut gives the lower. */
+            const double wanted = half ? (bits ? 16384 : 16400) : bits ? 65536 : 65536.0078125;
+            assert_true(element(&p, memory.out, 0, 0) == wanted && element(&p, memory.out, 63, 7) == wanted);
+        }
+}
+
 /* Rows of B that nobody wrote: only results that do not depend on them may be used. */
 static void test_unwritten_rows(void **state) {
     (void)state;
@@ -461,6 +493,7 @@ int main(void) {
         cmocka_unit_test(test_fp8_from_registers_and_unswizzled),
         cmocka_unit_test(test_16_bit),
         cmocka_unit_test(test_groups),
+        cmocka_unit_test(test_narrow_sums),
         cmocka_unit_test(test_unwritten_rows),
         cmocka_unit_test(test_known_bad),
     };

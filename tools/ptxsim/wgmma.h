@@ -43,8 +43,8 @@ static inline int wgmma_accumulators(const wgmma_shape *shape) {
 /* Checks the operands in shared memory: false after sim_fault. A must have been written; rows (columns, transposed) of
  * B need not: the results that depend on them are undefined. */
 bool wgmma_check_operands(const wgmma_product *product);
-/* Reads the operands and adds the product to the accumulators, in one rounding to their type per call: sums are those
- * of binary64. false after sim_fault. */
+/* Reads the operands and adds the product to the accumulators, in one rounding to their type per call (tensor_sum.h).
+ * false after sim_fault. */
 bool wgmma_compute(const wgmma_product *product);
 
 #endif

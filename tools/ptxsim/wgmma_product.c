@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: MIT
  * The arithmetic of wgmma, and where its operands lie.
  *
- * Hardware's sums are believed to be cut below the largest product, which is not specified. Here each instruction adds
- * its K products exactly enough (binary64) and rounds once. */
+ * Each instruction adds its K products exactly enough (binary64) and rounds once, or as PTXSIM_TENSOR_BITS has it
+ * (tensor_sum.h). */
 #include <inttypes.h>
 #include <pthread.h>
 #include <string.h>
 
 #include "exec_formats.h"
+#include "tensor_sum.h"
 #include "wgmma.h"
 
 /* ---- Types ----------------------------------------------------------------------------------------------------- */
@@ -237,29 +238,47 @@ static void multiply_row(const wgmma_shape *s, const double *a, const double *b,
     }
 }
 
-/* Adds a row's sums to the registers of the lanes that hold it: lane 4 (row % 8) + q of warp row / 16 has columns
- * 8 j + 2 q + {0, 1}; `high` rows (8 to 15 of the warp's 16) come after the others. */
-static void add_row(const wgmma_product *p, size_t row, const double *sums, const bool *undefined) {
-    const int w = (int)(row / 16);
-    sim_warp *warp = &p->base.warp->cta->warps[p->first_warp + w];
+/* The same with every term cut; `accumulators`: the row's, added with them. */
+static void multiply_row_cut(const wgmma_shape *s, const double *a, const double *b, size_t row, int bits,
+                             const double *accumulators, double *sums) {
+    double terms[WGMMA_MAX_K + 1];
+    for (size_t n = 0; n < (size_t)s->n; n++) {
+        for (size_t k = 0; k < (size_t)s->k; k++)
+            terms[k] = a[k * WGMMA_M + row] * b[k * WGMMA_MAX_N + n];
+        terms[s->k] = accumulators[n];
+        sums[n] = tensor_sum(terms, (size_t)s->k + 1, bits);
+    }
+}
+
+/* Where accumulator n of a row lies: lane 4 (row % 8) + q of warp row / 16 has columns 8 j + 2 q + {0, 1}; `high` rows
+ * (8 to 15 of the warp's 16) come after the others. Halves: a pair in a register. */
+static uint64_t *accumulator_at(const wgmma_product *p, size_t row, int n) {
+    sim_warp *warp = &p->base.warp->cta->warps[p->first_warp + (int)(row / 16)];
     const ptx_operand *registers = p->base.instr->operands[0].elements;
-    const int high = row % 16 >= 8;
-    for (int n = 0; n < p->shape.n; n += 2) {
-        const int lane = (int)(row % 8) * 4 + n % 8 / 2;
-        if (p->shape.half) {
-            uint64_t *at = sim_register(warp, registers[n / 8 * 2 + high].slot) + lane;
-            const uint64_t old = p->accumulate ? *at : 0;
-            const uint64_t low_half = exec_f16_bits(sums[n] + exec_f16(old));
-            const uint64_t high_half = exec_f16_bits(sums[n + 1] + exec_f16(old >> 16));
-            *at = (undefined[n] ? EXEC_NAN_F16 : low_half) | (undefined[n + 1] ? (uint64_t)EXEC_NAN_F16 : high_half)
-                                                                 << 16;
-        } else {
-            for (int e = 0; e < 2; e++) {
-                uint64_t *at = sim_register(warp, registers[n / 8 * 4 + 2 * high + e].slot) + lane;
-                const double old = p->accumulate ? (double)exec_float(*at) : 0.0;
-                *at = undefined[n + e] ? EXEC_NAN_F32 : exec_float_bits((float)(sums[n + e] + old));
-            }
-        }
+    const int high = row % 16 >= 8, lane = (int)(row % 8) * 4 + n % 8 / 2;
+    const int index = p->shape.half ? n / 8 * 2 + high : n / 8 * 4 + 2 * high + n % 2;
+    return sim_register(warp, registers[index].slot) + lane;
+}
+
+static void read_row(const wgmma_product *p, size_t row, double *accumulators) {
+    for (int n = 0; n < p->shape.n; n++) {
+        const uint64_t bits = p->accumulate ? *accumulator_at(p, row, n) : 0;
+        accumulators[n] = p->shape.half ? exec_f16(bits >> 16 * (n % 2) & 0xffff) : (double)exec_float(bits);
+    }
+}
+
+static uint64_t encode(bool half, double value, bool cut) {
+    if (cut)
+        return exec_encode_double(half ? &exec_format_f16 : &exec_format_f32, value, EXEC_RZ, false);
+    return half ? exec_f16_bits(value) : exec_float_bits((float)value);
+}
+
+static void write_row(const wgmma_product *p, size_t row, const double *sums, const bool *undefined, bool cut) {
+    for (int n = 0; n < p->shape.n; n++) {
+        const uint64_t nan = p->shape.half ? EXEC_NAN_F16 : EXEC_NAN_F32;
+        const uint64_t bits = undefined[n] ? nan : encode(p->shape.half, sums[n], cut);
+        uint64_t *at = accumulator_at(p, row, n);
+        *at = p->shape.half && n % 2 ? (*at & 0xffff) | bits << 16 : bits;
     }
 }
 
@@ -291,13 +310,21 @@ static void note_results(const wgmma_product *p, const bool *undefined_rows, con
 
 bool wgmma_compute(const wgmma_product *product) {
     static _Thread_local double a[WGMMA_MAX_K * WGMMA_M], b[WGMMA_MAX_K * WGMMA_MAX_N];
-    double sums[WGMMA_MAX_N];
+    double sums[WGMMA_MAX_N], accumulators[WGMMA_MAX_N];
     bool undefined[WGMMA_MAX_N] = {false}, undefined_rows[WGMMA_M] = {false};
+    const int bits = product->base.warp->cta->launch->tensor_bits;
     if (!read_both(product, a, b, undefined_rows, undefined))
         return false;
     for (size_t row = 0; row < WGMMA_M; row++) {
-        multiply_row(&product->shape, a, b, row, sums);
-        add_row(product, row, sums, undefined);
+        read_row(product, row, accumulators);
+        if (bits != 0) {
+            multiply_row_cut(&product->shape, a, b, row, bits, accumulators, sums);
+        } else {
+            multiply_row(&product->shape, a, b, row, sums);
+            for (int n = 0; n < product->shape.n; n++)
+                sums[n] += accumulators[n];
+        }
+        write_row(product, row, sums, undefined, bits != 0);
     }
     note_results(product, undefined_rows, undefined);
     return true;
