@@ -30,6 +30,7 @@ typedef struct wgmma_product {
     wgmma_shape shape;
     uint64_t a, b; /* descriptors */
     bool accumulate;
+    bool chained;    /* onto accumulators that nobody has had since the product before wrote them */
     unsigned issued; /* bits of the warps */
     uint32_t a_registers[WGMMA_WARPS][WGMMA_A_REGISTERS][SIM_LANES];
     /* Lanes whose accumulators were undefined when the product was issued. */

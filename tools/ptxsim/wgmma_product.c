@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "exec_formats.h"
+#include "race_claim.h"
 #include "tensor_sum.h"
 #include "wgmma.h"
 
@@ -105,6 +106,7 @@ typedef struct operand {
     size_t pitch;
     double *out;
     bool *undefined;
+    uint32_t *claims; /* per row, if it is optional (race_claim.h); 0: its reads are not kept */
 } operand;
 
 static bool piece_ok(const wgmma_product *p, const operand *o, size_t offset, bool *defined) {
@@ -120,16 +122,40 @@ static bool piece_ok(const wgmma_product *p, const operand *o, size_t offset, bo
         shadow_note_undefined(warp, p->base.instr, offset, 16);
         return true;
     }
+    /* A store that nothing orders before the product has no fence either. */
+    if (o->optional && shadow_dirty(cta, offset, 16) != 0 &&
+        !race_unit_access(race_shared(cta), &p->base, offset, 16, RACE_READ | RACE_CHECK | RACE_QUIET)) {
+        shadow_note_race(warp, p->base.instr, offset);
+        *defined = false;
+        return true;
+    }
     return shadow_check_async_read(warp, p->base.instr, -1, offset, 16);
 }
 
-/* Columns of B that the kernel does not use may lie where something else happens: their reads are not kept, and if one
- * races with a write before it, the column is undefined. */
-static bool race_ok(const wgmma_product *p, const operand *o, size_t offset, bool *defined) {
+/* The claim for a row of B: that of the accumulators which its column goes to, if they have one, or a new one. */
+static uint32_t claim_for(const wgmma_product *p, size_t row) {
+    sim_cta *cta = p->base.warp->cta;
+    if (p->base.unit.clock == NULL)
+        return 0;
+    if (p->chained) {
+        const int lane = (int)(row % 8 / 2);
+        const size_t index = p->shape.half ? row / 8 * 2 : row / 8 * 4 + row % 2;
+        const uint32_t claim =
+            race_claim_of(&cta->warps[p->first_warp], p->base.instr->operands[0].elements[index].slot, lane);
+        if (claim != 0)
+            return race_claim_extend(cta, &p->base, claim) ? claim : 0;
+    }
+    return race_claim_new(cta, &p->base);
+}
+
+/* Columns of B that the kernel does not use may lie where something else happens: if the read of one races with a write
+ * before it, the column is undefined, and later writes conflict with the reads only if the column is used. */
+static bool race_ok(const wgmma_product *p, const operand *o, uint32_t claim, size_t offset, bool *defined) {
     race_memory *shared = race_shared(p->base.warp->cta);
     if (!o->optional)
         return race_unit_access(shared, &p->base, offset, 16, RACE_READ);
-    if (!race_unit_access(shared, &p->base, offset, 16, RACE_READ | RACE_CHECK | RACE_QUIET)) {
+    const unsigned kept = claim != 0 ? 0 : RACE_CHECK;
+    if (!race_unit_access(shared, &p->base, offset, 16, RACE_READ | RACE_QUIET | kept)) {
         shadow_note_race(p->base.warp, p->base.instr, offset);
         *defined = false;
     }
@@ -145,13 +171,18 @@ static bool read_operand(const wgmma_product *p, const operand *o) {
     const size_t outer = o->transposed ? (size_t)o->size / in_piece : (size_t)o->size;
     const size_t inner = o->transposed ? (size_t)p->shape.k : (size_t)p->shape.k / in_piece;
     const double sign = o->negate ? -1.0 : 1.0;
+    const bool claims = o->optional && o->out != NULL && race_claims_begin(p->base.warp->cta);
     for (size_t mn = 0; mn < outer; mn++) {
+        const size_t rows = o->transposed ? in_piece : 1;
+        const uint32_t claim = claims ? claim_for(p, mn * rows) : 0;
+        for (size_t i = 0; claims && i < rows; i++)
+            o->claims[mn * rows + i] = claim;
         for (size_t k = 0; k < inner; k++) {
             const size_t offset = piece_offset(&l, mn, k);
             bool defined = false;
             if (!piece_ok(p, o, offset, &defined))
                 return false;
-            if (o->out != NULL && !race_ok(p, o, offset, &defined))
+            if (o->out != NULL && !race_ok(p, o, claim, offset, &defined))
                 return false;
             for (size_t i = 0; i < in_piece; i++) {
                 const size_t row = o->transposed ? mn * in_piece + i : mn;
@@ -186,7 +217,8 @@ static void read_registers(const wgmma_product *p, const operand *o) {
     }
 }
 
-static bool read_both(const wgmma_product *p, double *a, double *b, bool *undefined_rows, bool *undefined) {
+static bool read_both(const wgmma_product *p, double *a, double *b, bool *undefined_rows, bool *undefined,
+                      uint32_t *claims) {
     const wgmma_shape *s = &p->shape;
     const operand left = {.name = "A",
                           .descriptor = p->a,
@@ -206,7 +238,8 @@ static bool read_both(const wgmma_product *p, double *a, double *b, bool *undefi
                            .size = s->n,
                            .pitch = WGMMA_MAX_N,
                            .out = b,
-                           .undefined = undefined};
+                           .undefined = undefined,
+                           .claims = claims};
     pthread_once(&tables_once, fill_tables);
     if (!s->a_in_registers) {
         if (!read_operand(p, &left))
@@ -219,7 +252,7 @@ static bool read_both(const wgmma_product *p, double *a, double *b, bool *undefi
 
 bool wgmma_check_operands(const wgmma_product *product) {
     bool undefined[WGMMA_MAX_N] = {false}, undefined_rows[WGMMA_M] = {false};
-    return read_both(product, NULL, NULL, undefined_rows, undefined);
+    return read_both(product, NULL, NULL, undefined_rows, undefined, NULL);
 }
 
 /* ---- Product --------------------------------------------------------------------------------------------------- */
@@ -282,9 +315,26 @@ static void write_row(const wgmma_product *p, size_t row, const double *sums, co
     }
 }
 
+/* The claims of accumulator i of a warp; of a pair of halves both. */
+static void note_claims(const wgmma_product *p, sim_warp *warp, int i, uint32_t lanes, const uint32_t *claims) {
+    const int slot = p->base.instr->operands[0].elements[i].slot;
+    uint32_t of_lanes[SIM_LANES];
+    for (int lane = 0; lane < SIM_LANES; lane++) {
+        const int n = (p->shape.half ? i / 2 : i / 4) * 8 + 2 * (lane % 4);
+        uint32_t claim = claims[p->shape.half ? n : n + i % 2];
+        if (p->shape.half)
+            claim = race_claim_join(warp->cta, claim, claims[n + 1]);
+        if (p->accumulate)
+            claim = race_claim_join(warp->cta, race_claim_of(warp, slot, lane), claim);
+        of_lanes[lane] = lanes >> lane & 1 ? claim : 0;
+    }
+    race_claim_set(warp, slot, UINT32_MAX, of_lanes);
+}
+
 /* Tells the engine which accumulators are undefined: those that were, those of rows that A and of columns that B
- * does not define. */
-static void note_results(const wgmma_product *p, const bool *undefined_rows, const bool *undefined) {
+ * does not define; and the claims of the others. */
+static void note_results(const wgmma_product *p, const bool *undefined_rows, const bool *undefined,
+                         const uint32_t *claims) {
     const int count = wgmma_accumulators(&p->shape);
     const ptx_operand *registers = p->base.instr->operands[0].elements;
     for (int i = 0; i < count; i++) {
@@ -304,6 +354,8 @@ static void note_results(const wgmma_product *p, const bool *undefined_rows, con
             const uint32_t before = p->accumulate ? p->undefined[w][i] | ~sim_defined_lanes(warp, slot) : 0;
             sim_note_defined(warp, slot, ~(lanes | before), true);
             sim_note_defined(warp, slot, lanes | before, false);
+            if (warp->schedule->tagged != NULL)
+                note_claims(p, warp, i, ~(lanes | before), claims);
         }
     }
 }
@@ -313,7 +365,8 @@ bool wgmma_compute(const wgmma_product *product) {
     double sums[WGMMA_MAX_N], accumulators[WGMMA_MAX_N];
     bool undefined[WGMMA_MAX_N] = {false}, undefined_rows[WGMMA_M] = {false};
     const int bits = product->base.warp->cta->launch->tensor_bits;
-    if (!read_both(product, a, b, undefined_rows, undefined))
+    uint32_t claims[WGMMA_MAX_N] = {0};
+    if (!read_both(product, a, b, undefined_rows, undefined, claims))
         return false;
     for (size_t row = 0; row < WGMMA_M; row++) {
         read_row(product, row, accumulators);
@@ -326,6 +379,6 @@ bool wgmma_compute(const wgmma_product *product) {
         }
         write_row(product, row, sums, undefined, bits != 0);
     }
-    note_results(product, undefined_rows, undefined);
+    note_results(product, undefined_rows, undefined, claims);
     return true;
 }
