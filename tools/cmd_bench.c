@@ -280,15 +280,16 @@ static void print_header(const struct options *o, const bench *b, double copy_gb
            cli_name_of(schedule_names, o->settings.schedule_meta), o->settings.pdl ? "on" : "off",
            o->settings.clean ? ", clean" : "", o->settings.jitter ? ", lengths 0.7 .. 1.3 of ctx" : "",
            o->settings.replays, (int)o->settings.seed);
-    printf("%5s %8s %2s %4s %4s %4s %4s %9s %9s %7s %7s %8s %7s %9s %7s\n", "B", "ctx", "n", "H", "D", "blk", "out",
-           "us", "limit us", "share", "GB/s", "TFLOP/s", "host us", "DeepGEMM", "faster");
+    printf("%5s %8s %2s %4s %4s %4s %4s %9s %9s %7s %7s %8s %7s %9s %9s %7s\n", "B", "ctx", "n", "H", "D", "blk", "out",
+           "us", "limit us", "share", "GB/s", "TFLOP/s", "host us", "launch us", "DeepGEMM", "faster");
 }
 
 static void print_row(const bench_shape *s, const bench_result *r, double rival_us) {
     cli_progress_clear();
-    printf("%5d %8d %2d %4d %4d %4d %4s %9.2f %9.2f %6.1f%% %7.0f %8.1f %7.2f", s->batch, s->seq_len, s->next_n,
+    printf("%5d %8d %2d %4d %4d %4d %4s %9.2f %9.2f %6.1f%% %7.0f %8.1f %7.2f %9.2f", s->batch, s->seq_len, s->next_n,
            s->num_heads, s->head_dim, s->block_size, cli_name_of(cli_dtype_names, (int)s->out_dtype), r->us,
-           r->limit_us, 100 * r->limit_us / r->us, r->bytes / r->us * 1e-3, r->flops / r->us * 1e-6, r->host_us);
+           r->limit_us, 100 * r->limit_us / r->us, r->bytes / r->us * 1e-3, r->flops / r->us * 1e-6, r->host_us,
+           r->launch_us);
     if (rival_us > 0) {
         printf(" %9.2f %6.2fx", rival_us, rival_us / r->us);
     }
@@ -314,6 +315,7 @@ static void report_row(const bench_shape *s, const bench_result *r, double rival
     report_real("gbps", r->bytes / r->us * 1e-3);
     report_real("tflops", r->flops / r->us * 1e-6);
     report_real("host_us", r->host_us);
+    report_real("launch_us", r->launch_us);
     report_bool("pools_fit_l2", r->fits_l2);
     report_real("deepgemm_us", rival_us > 0 ? rival_us : NAN);
     report_real("speedup_over_deepgemm", rival_us > 0 ? rival_us / r->us : NAN);
