@@ -416,8 +416,8 @@ typedef struct attns_describe_params {
 } attns_describe_params;
 
 /* For bindings, where each call into C costs more than the work in it: describes objects[0 .. count-1] and returns how
- * many were, which is fewer than count where `describe` has failed for the next one. Only passes `objects` on; the
- * caller holds what `describe` needs, such as Python's global lock, and reads the error that it left. Needs no context. */
+ * many were, fewer than count where `describe` has failed for the next one. Only passes `objects` on: the caller holds
+ * what `describe` needs, such as Python's global lock, and reads the error that it left. Needs no context. */
 ATTNS_API size_t attns_describe_tensors(const attns_describe_params *params, void *const *objects);
 
 /* ---- Information --------------------------------------------------------------------------------------------- */
