@@ -71,6 +71,21 @@ def test_fp4_values(options):
 
 
 @needs_gpu
+def test_fp4_other_inputs():
+    """Interleaved scales, and torch's dtype for two values in a byte, give the same bits."""
+    case = supported(Case("fp4", block_size=128))
+    expected = case.call(clean_logits=True)
+    if hasattr(torch, "float4_e2m1fn_x2"):
+        case.q = case.q.view(torch.float4_e2m1fn_x2)
+        assert torch.equal(case.call(clean_logits=True), expected)
+    slots = torch.arange(128, device="cuda")
+    blocks = case.kv.flatten(1)
+    scales = blocks[:, 128 * 64:].view(-1, 128, 4)[:, slots % 4 * 32 + slots // 4]
+    case.kv = torch.cat([blocks[:, :128 * 64], scales.flatten(1)], 1).view(case.kv.shape)
+    assert torch.equal(case.call(clean_logits=True, is_kv_sf_interleaved=True), expected)
+
+
+@needs_gpu
 @pytest.mark.parametrize("variant", ["fp8", "fp4"])
 def test_what_is_returned(variant):
     """Without out, with one of that shape, with a larger one; views of it; uint8 for the values; clean; a schedule."""
@@ -283,6 +298,11 @@ def test_what_was_remembered_of_the_call_before():
     small.check(out)
     with pytest.raises(ValueError, match=r"^out: shape\[0\] is 2, accepted: 4"):
         case.call(out=out[:2])
+    wide = case.new_out(rows=2, columns=700)
+    with pytest.raises(ValueError, match=r"^out: shape\[0\] is 2, accepted: 4"):
+        case.call(out=wide)
+    assert small.call(out=wide).shape == (2, 500)
+    small.check(wide)
     for wrong in (500.0, "500", None):
         case.max_seq_len = wrong
         with pytest.raises(TypeError, match="^max_seq_len: is"):

@@ -93,8 +93,6 @@ class Call:
         # In one piece, because a call of a Python function costs as much as most of these lines.
         for value in tensors:
             if type(value) is not Tensor:
-                if is_first_torch(tensors):
-                    return self.run(context, tensors, options, stream)
                 return self.run_other(context, tensors, options, stream)
         try:
             frame = self.idle.pop()
@@ -171,7 +169,9 @@ class Call:
 
     def run_other(self, context: Optional[_context.Context], tensors: tuple, options: tuple,
                   stream: Optional[int]) -> Any:
-        """The call where a tensor is no torch.Tensor, or of a subclass."""
+        """The call where a tensor is no torch.Tensor, or of a subclass; and the first one with torch."""
+        if is_first_torch(tensors):
+            return self.run(context, tensors, options, stream)
         self.run_any(context, tensors, options, stream)
         return tensors[-1]
 

@@ -31,17 +31,21 @@ def check_max_seq_len(max_seq_len: Any) -> int:
     return value
 
 
-def new_output(q: Any, max_seq_len: int, dtype: Any, columns: Optional[int] = None) -> Any:
-    """The [B*next_n, max_seq_len] view of a new torch tensor of `columns` columns. A q of another rank gets no rows:
-    the library says what is wrong with it."""
+def new_rows(rows: int, columns: int, max_seq_len: int, dtype: Any, device: Any) -> Any:
+    """The [rows, max_seq_len] view of a new torch tensor of `columns` columns."""
+    # The quickest way that torch has: no kernel fills, no slice is parsed.
+    storage = _call.torch_side.empty_strided((rows, columns), (columns, 1), dtype=dtype, device=device)
+    return storage if columns == max_seq_len else storage.as_strided((rows, max_seq_len), (columns, 1))
+
+
+def new_output(q: Any, max_seq_len: int, dtype: Any) -> Any:
+    """[B*next_n, max_seq_len] in rows of padded_seq_len(max_seq_len). A q of another rank gets no rows: the library
+    says what is wrong with it."""
     try:
         batch, next_n, _, _ = q.shape
     except ValueError:
         batch = next_n = 0
-    rows, width = batch * next_n, padded(max_seq_len) if columns is None else columns
-    # The quickest way that torch has: no kernel fills, no slice is parsed.
-    storage = _call.torch_side.empty_strided((rows, width), (width, 1), dtype=dtype, device=q.device)
-    return storage if width == max_seq_len else storage.as_strided((rows, max_seq_len), (width, 1))
+    return new_rows(batch * next_n, padded(max_seq_len), max_seq_len, dtype, q.device)
 
 
 def fit_output(q: Any, out: Any, max_seq_len: int) -> Any:
@@ -74,8 +78,9 @@ class LogitsCall(_call.Call):
         out, dtype = tensors[-1], frame.out_dtype
         if out.dtype is not dtype:
             raise InvalidArgumentError(f"out: dtype is {out.dtype}, accepted: {dtype} (output_dtype)")
-        fitted = fit_output(tensors[0], out, options[0])
-        if fitted is out:
+        max_seq_len = frame.params.max_seq_len
+        fitted = fit_output(tensors[0], out, max_seq_len)
+        if fitted is out and out.shape[1:] == (max_seq_len,):  # it is to be written as it is, or has too few rows
             frame.out_shape = out.shape
         return fitted
 
@@ -89,13 +94,18 @@ class LogitsCall(_call.Call):
 
     def run_other(self, context: Optional[Context], tensors: tuple, options: tuple, stream: Optional[int]) -> Any:
         max_seq_len, code = check_max_seq_len(options[0]), _dtypes.code("output_dtype", options[1])
-        options = (max_seq_len, *options[1:])
         q, out = tensors[0], tensors[-1]
+        if out is None and type(q) is _call.Tensor:
+            out = new_output(q, max_seq_len, _call.torch_side.DTYPES[code])
+            return self.run(context, (*tensors[:-1], out), options, stream)
+        if _call.is_first_torch(tensors):
+            return self.run(context, tensors, options, stream)
+        options = (max_seq_len, *options[1:])
         if _call.is_torch(q) and (out is None or _call.is_torch(out)):
             dtype = _call.torch_side.DTYPES[code]
             if out is None:
-                return self.run(context, (*tensors[:-1], new_output(q, max_seq_len, dtype)), options, stream)
-            if out.dtype is not dtype:
+                out = new_output(q, max_seq_len, dtype)
+            elif out.dtype is not dtype:
                 raise InvalidArgumentError(f"out: dtype is {out.dtype}, accepted: {dtype} (output_dtype)")
             out = fit_output(q, out, max_seq_len)
             self.run_any(context, (*tensors[:-1], out), options, stream)

@@ -78,17 +78,7 @@ def fp8_fp4_paged_mqa_logits(q: Tuple[Any, Optional[Any]], kv_cache: Any, weight
         [B*next_n, max_context_len], a view of new storage whose rows start at multiples of 1024 bytes.
     """
     values, scales = q
-    shape = values.shape
-    if len(shape) != 4:
-        raise InvalidArgumentError(f"q: rank is {len(shape)}, accepted: 4")
-    if indices is not None:
-        _check_indices(indices, shape[0], shape[1])
-    code = _dtypes.code("logits_dtype", logits_dtype)
-    if max_context_len < 0:
-        raise InvalidArgumentError(f"max_context_len: is {max_context_len}, accepted: 0 or more")
-    columns = _logits.padded(max_context_len, _ROW_BYTES // (4 if code == _abi.F32 else 2))
-    dtype = _call.load_torch().DTYPES[code]
-    out = _logits.new_output(values, max_context_len, dtype, columns)
+    out = _new_output(values, max_context_len, logits_dtype, indices)
     if scales is None:
         return ops.fp8_paged_mqa_logits(
             values, kv_cache, weights, block_table, context_lens, max_context_len, output_dtype=logits_dtype,
@@ -104,9 +94,25 @@ def fp8_fp4_paged_mqa_logits(q: Tuple[Any, Optional[Any]], kv_cache: Any, weight
         schedule_meta=schedule_meta, out=out, clean_logits=clean_logits)
 
 
+def _new_output(q: Any, max_context_len: int, logits_dtype: Any, indices: Any) -> Any:
+    shape = q.shape
+    if len(shape) != 4:
+        raise InvalidArgumentError(f"q: rank is {len(shape)}, accepted: 4")
+    if indices is not None:
+        _check_indices(indices, shape[0], shape[1])
+    if max_context_len < 0:
+        raise InvalidArgumentError(f"max_context_len: is {max_context_len}, accepted: 0 or more")
+    code = _dtypes.code("logits_dtype", logits_dtype)
+    torch_side = _call.torch_side or _call.load_torch()
+    columns = _logits.padded(max_context_len, _ROW_BYTES // (4 if code == _abi.F32 else 2))
+    return _logits.new_rows(shape[0] * shape[1], columns, max_context_len, torch_side.DTYPES[code], q.device)
+
+
 def fp8_paged_mqa_logits(q: Any, kv_cache: Any, weights: Any, context_lens: Any, block_table: Any, schedule_meta: Any,
                          max_context_len: int, clean_logits: bool = False, logits_dtype: Any = "float32",
                          indices: Any = None) -> Any:
     """fp8_fp4_paged_mqa_logits with FP8 queries, q being the tensor alone."""
-    return fp8_fp4_paged_mqa_logits((q, None), kv_cache, weights, context_lens, block_table, schedule_meta,
-                                    max_context_len, clean_logits, logits_dtype, indices)
+    return ops.fp8_paged_mqa_logits(
+        q, kv_cache, weights, block_table, context_lens, max_context_len, output_dtype=logits_dtype,
+        schedule_meta=schedule_meta, out=_new_output(q, max_context_len, logits_dtype, indices),
+        clean_logits=clean_logits)
