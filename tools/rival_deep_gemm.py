@@ -139,7 +139,7 @@ def replay_us(torch: Any, calls: int, replays: int, enqueue: Callable[[int], Non
         graph.replay()
         stop.record()
         stop.synchronize()
-        return start.elapsed_time(stop) * 1e3 / calls
+        return float(start.elapsed_time(stop)) * 1e3 / calls
 
     # The first replay uploads the graph, and the clocks need some milliseconds of load to settle.
     warm_until = time.monotonic() + 0.015
