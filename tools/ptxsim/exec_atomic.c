@@ -41,47 +41,45 @@ static uint64_t integer_op(access_op op, access_kind kind, size_t bytes, uint64_
     }
 }
 
-static uint64_t float_add(access_kind kind, size_t bytes, uint64_t old, uint64_t x) {
-    uint64_t bits = 0;
+/* Sums of f32 in global memory flush subnormals (PTX ISA, "atom"). There an H200 passes on a NaN of f64 as it is, the
+ * added one first. */
+static uint64_t float_add(access_kind kind, size_t bytes, bool global, uint64_t old, uint64_t x) {
     if (kind == ACCESS_HALF)
         return exec_f16_bits(exec_f16(old) + exec_f16(x));
     if (kind == ACCESS_BF16)
         return exec_bf16_bits(exec_add_odd(exec_bf16(old), exec_bf16(x)));
     if (bytes == 4) {
-        float a = 0, b = 0;
-        memcpy(&a, &old, 4);
-        memcpy(&b, &x, 4);
-        a += b;
-        memcpy(&bits, &a, 4);
-    } else {
-        double a = 0, b = 0;
-        memcpy(&a, &old, 8);
-        memcpy(&b, &x, 8);
-        a += b;
-        memcpy(&bits, &a, 8);
+        const uint64_t sum = exec_float_bits(global ? exec_float(exec_flush(old)) + exec_float(exec_flush(x))
+                                                    : exec_float(old) + exec_float(x));
+        return global ? exec_flush(sum) : sum;
     }
-    return bits;
+    const double a = exec_double(old), b = exec_double(x), sum = a + b;
+    const uint64_t quiet = global ? 0 : UINT64_C(1) << 51;
+    if (sum != sum)
+        return b != b ? x | quiet : a != a ? old | quiet : UINT64_C(0xfff8000000000000);
+    return exec_double_bits(sum);
 }
 
-static uint64_t apply(const ptx_instr *instr, uint64_t old, uint64_t x) {
+static uint64_t apply(const ptx_instr *instr, bool global, uint64_t old, uint64_t x) {
     const size_t bytes = instr->data[0] & 0xff;
     const access_kind kind = (access_kind)(instr->data[0] >> 8 & 0xff);
     if (kind < ACCESS_FLOAT || instr->data[2] == ACCESS_EXCH)
         return integer_op((access_op)instr->data[2], kind, bytes, old, x);
     if ((instr->data[0] >> 16 & 0xff) == 2)
-        return float_add(kind, 2, old & 0xffff, x & 0xffff) | float_add(kind, 2, old >> 16, x >> 16) << 16;
-    return float_add(kind, bytes, old, x);
+        return float_add(kind, 2, global, old & 0xffff, x & 0xffff) |
+               float_add(kind, 2, global, old >> 16, x >> 16) << 16;
+    return float_add(kind, bytes, global, old, x);
 }
 
 /* One atomic step on `at`; the value before it. */
 #define DEFINE_STEP(type)                                                                                              \
-    static uint64_t step_##type(const ptx_instr *instr, uint8_t *bytes, uint64_t x, uint64_t swap) {                   \
+    static uint64_t step_##type(const ptx_instr *instr, bool global, uint8_t *bytes, uint64_t x, uint64_t swap) {      \
         type *at = (type *)(void *)bytes;                                                                              \
         type old = __atomic_load_n(at, __ATOMIC_RELAXED);                                                              \
         for (;;) {                                                                                                     \
             type next = old;                                                                                           \
             if (instr->data[2] != ACCESS_CAS)                                                                          \
-                next = (type)apply(instr, old, (type)x);                                                               \
+                next = (type)apply(instr, global, old, (type)x);                                                       \
             else if (old == (type)x)                                                                                   \
                 next = (type)swap;                                                                                     \
             if (__atomic_compare_exchange_n(at, &old, next, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))                \
@@ -113,6 +111,8 @@ static sim_result exec_atomic(sim_warp *warp, const ptx_instr *instr, uint32_t m
             return SIM_FAULT;
         const uint64_t where = sim_address(warp, &instr->operands[address], lane);
         const ptx_space space = (ptx_space)instr->data[1];
+        const bool global =
+            space == PTX_GLOBAL || (space == PTX_GENERIC && where - SIM_SHARED_WINDOW >= SIM_WINDOW_BYTES);
         /* Reading first finds bytes that were not written; the write then checks that it is allowed. */
         if (sim_access_kind(warp, instr, lane, space, where, bytes * elements,
                             (order & ~(unsigned)RACE_WRITE) | RACE_CHECK, NULL) == NULL)
@@ -126,9 +126,9 @@ static sim_result exec_atomic(sim_warp *warp, const ptx_instr *instr, uint32_t m
         for (size_t i = 0; i < elements; i++, at += bytes) {
             const uint64_t x = value_of(warp, element(&instr->operands[address + 1], i), lane, bytes);
             const uint64_t swap = cas ? value_of(warp, &instr->operands[address + 2], lane, bytes) : 0;
-            old[i] = bytes == 2   ? step_uint16_t(instr, at, x, swap)
-                     : bytes == 4 ? step_uint32_t(instr, at, x, swap)
-                                  : step_uint64_t(instr, at, x, swap);
+            old[i] = bytes == 2   ? step_uint16_t(instr, global, at, x, swap)
+                     : bytes == 4 ? step_uint32_t(instr, global, at, x, swap)
+                                  : step_uint64_t(instr, global, at, x, swap);
         }
         sim_strong_after(warp, lane, space, where, order);
         for (size_t i = 0; i < elements && address == 1; i++)

@@ -23,7 +23,7 @@ typedef struct bulk {
     uint32_t bytes;   /* as counted by the barrier */
     size_t shared;
     uint64_t global;
-    bool is_tensor;
+    bool is_tensor, is_store;
     tensor_map map;
     int32_t start[5]; /* coordinates */
     size_t rows, row_bytes, pitch;
@@ -59,6 +59,8 @@ static row row_of(const bulk *b, size_t index) {
         return (row){.global = r.global, .begin = 0, .end = 0};
     r.begin = (size_t)(begin * element);
     r.end = (size_t)((end < box ? end : box) * element);
+    if (b->is_store) /* an H200 writes whole pieces of 16 bytes, so up to 15 bytes behind the tensor's row */
+        r.end = (r.end + 15) / 16 * 16;
     return r;
 }
 
@@ -197,6 +199,12 @@ static bool set_tensor(bulk *b, sim_warp *warp, const ptx_instr *instr, int lane
             b->rows *= (b->map.boxes[d] + b->map.element_strides[d] - 1) / b->map.element_strides[d];
     }
     b->bytes = (uint32_t)(b->rows * b->row_bytes);
+    const int64_t first = (int64_t)b->start[0] * b->map.element_bytes;
+    if (first % 16 != 0) { /* not in the ISA, but so it is: github.com/triton-lang/triton, issue 7385 */
+        sim_fault(warp, instr, lane, "the innermost coordinate is %" PRId32 ", %" PRId64 " bytes: not a multiple of 16",
+                  b->start[0], first);
+        return false;
+    }
     return true;
 }
 
@@ -295,6 +303,7 @@ static bool tensor_load(bulk *b, sim_warp *warp, const ptx_instr *instr, int lan
 }
 
 static bool tensor_store(bulk *b, sim_warp *warp, const ptx_instr *instr, int lane) {
+    b->is_store = true;
     return set_tensor(b, warp, instr, lane, &instr->operands[0]) &&
            issue_store(b, warp, instr, lane, sim_address(warp, &instr->operands[1], lane));
 }
