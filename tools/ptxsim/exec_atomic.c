@@ -66,8 +66,8 @@ static uint64_t apply(const ptx_instr *instr, bool global, uint64_t old, uint64_
     if (kind < ACCESS_FLOAT || instr->data[2] == ACCESS_EXCH)
         return integer_op((access_op)instr->data[2], kind, bytes, old, x);
     if ((instr->data[0] >> 16 & 0xff) == 2)
-        return float_add(kind, 2, global, old & 0xffff, x & 0xffff) |
-               float_add(kind, 2, global, old >> 16, x >> 16) << 16;
+        return float_add(kind, 2, global, old & 0xffff, x & 0xffff) | float_add(kind, 2, global, old >> 16, x >> 16)
+                                                                          << 16;
     return float_add(kind, bytes, global, old, x);
 }
 

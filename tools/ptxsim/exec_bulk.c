@@ -114,7 +114,8 @@ static sim_async_step load_step(sim_cta *cta, struct sim_async *op) {
         const row r = row_of(b, i);
         if (r.begin != 0 || r.end != b->row_bytes)
             fill_outside(b, bytes, b->row_bytes);
-        if (r.end > r.begin && !race_unit_access_global(op, r.global + r.begin, r.end - r.begin, RACE_READ | RACE_BY_COPY))
+        if (r.end > r.begin &&
+            !race_unit_access_global(op, r.global + r.begin, r.end - r.begin, RACE_READ | RACE_BY_COPY))
             break;
         if (r.end > r.begin)
             memcpy(bytes + r.begin, (const void *)(uintptr_t)(r.global + r.begin), r.end - r.begin);

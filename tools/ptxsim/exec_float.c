@@ -74,11 +74,11 @@ static inline float product(float value, float x, float y, float z, unsigned fla
 
 /* The same for both halves of a packed pair. */
 #define DEFINE_F32X2(name, count)                                                                                      \
-    EXEC_DEFINE(exec_##name##_x2_flags, count,                                                                         \
-                output(name##_f32(input(a, flags), input(b, flags), input(c, flags), flags), flags) |                  \
-                    output(name##_f32(input(a >> 32, flags), input(b >> 32, flags), input(c >> 32, flags), flags),     \
-                           flags)                                                                                      \
-                        << 32)                                                                                         \
+    EXEC_DEFINE(                                                                                                       \
+        exec_##name##_x2_flags, count,                                                                                 \
+        output(name##_f32(input(a, flags), input(b, flags), input(c, flags), flags), flags) |                          \
+            output(name##_f32(input(a >> 32, flags), input(b >> 32, flags), input(c >> 32, flags), flags), flags)      \
+                << 32)                                                                                                 \
     static sim_result exec_##name##_x2(sim_warp *warp, const ptx_instr *instr, uint32_t mask) {                        \
         return rounded(exec_##name##_x2_flags, warp, instr, mask);                                                     \
     }
@@ -165,8 +165,8 @@ EXEC_DEFINE(exec_rsqrt_approx_f64, 1, upper_output(1 / sqrt(upper_input(a))))
 
 /* ---- f64 ---- */
 
-/* The ISA leaves NaN payloads of f64 open. Here, as on an H200, the first NaN of x, y, z is passed on, made quiet; without
- * one a NaN is CUDA's own, quiet with the sign set. */
+/* The ISA leaves NaN payloads of f64 open. Here, as on an H200, the first NaN of x, y, z is passed on, made quiet;
+ * without one a NaN is CUDA's own, quiet with the sign set. */
 static inline uint64_t double_result(double value, double x, double y, double z) {
     if (value == value)
         return exec_double_bits(value);

@@ -205,8 +205,8 @@ static inline uint64_t ones(unsigned count) {
     return count >= 64 ? UINT64_MAX : (UINT64_C(1) << count) - 1;
 }
 
-/* Position and length of a field are bytes by the ISA; of 64-bit forms an H200 looks at all 32 bits. What lies above the
- * width is taken from the sign (bfe) or left out (bfi). */
+/* Position and length of a field are bytes by the ISA; of 64-bit forms an H200 looks at all 32 bits. What lies above
+ * the width is taken from the sign (bfe) or left out (bfi). */
 static inline unsigned field_number(uint64_t bits, unsigned shift) {
     const uint32_t number = (uint32_t)bits;
     return shift ? number & 0xff : number < 256 ? number : 255;

@@ -4,8 +4,7 @@
  * ...) is left out: the software GPU computes it more accurately. */
 #include "scalar.h"
 
-#define F32_EDGE                                                                                                       \
-    "and.b32 %x, %a, 7; sub.u32 %x, 0x3f800000, %x; and.b32 %y, %b, 7; add.u32 %y, %y, 0x00800000; "
+#define F32_EDGE "and.b32 %x, %a, 7; sub.u32 %x, 0x3f800000, %x; and.b32 %y, %b, 7; add.u32 %y, %y, 0x00800000; "
 #define F16_EDGE "and.b16 %a, %a, 7; sub.u16 %a, 0x3c00, %a; and.b16 %b, %b, 7; add.u16 %b, %b, 0x0400; "
 
 static const scalar_probe table[] = {
