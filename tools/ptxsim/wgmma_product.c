@@ -333,15 +333,17 @@ static void write_row(const wgmma_product *p, size_t row, const double *sums, co
 /* The claims of accumulator i of a warp; of a pair of halves both. */
 static void note_claims(const wgmma_product *p, sim_warp *warp, int i, uint32_t lanes, const uint32_t *claims) {
     const int slot = p->base.instr->operands[0].elements[i].slot;
-    uint32_t of_lanes[SIM_LANES];
-    for (int lane = 0; lane < SIM_LANES; lane++) {
-        const int n = (p->shape.half ? i / 2 : i / 4) * 8 + 2 * (lane % 4);
-        uint32_t claim = claims[p->shape.half ? n : n + i % 2];
+    uint32_t of_places[4], of_lanes[SIM_LANES];
+    for (int place = 0; place < 4; place++) {
+        const int n = (p->shape.half ? i / 2 : i / 4) * 8 + 2 * place;
+        of_places[place] = claims[p->shape.half ? n : n + i % 2];
         if (p->shape.half)
-            claim = race_claim_join(warp->cta, claim, claims[n + 1]);
-        if (p->accumulate)
-            claim = race_claim_join(warp->cta, race_claim_of(warp, slot, lane), claim);
-        of_lanes[lane] = lanes >> lane & 1 ? claim : 0;
+            of_places[place] = race_claim_join(warp->cta, of_places[place], claims[n + 1]);
+    }
+    for (int lane = 0; lane < SIM_LANES; lane++) {
+        const uint32_t claim = of_places[lane % 4], old = p->accumulate ? race_claim_of(warp, slot, lane) : 0;
+        const uint32_t both = old == 0 || old == claim ? claim : race_claim_join(warp->cta, old, claim);
+        of_lanes[lane] = lanes >> lane & 1 ? both : 0;
     }
     race_claim_set(warp, slot, UINT32_MAX, of_lanes);
 }
