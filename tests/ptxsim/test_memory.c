@@ -179,7 +179,7 @@ static void test_refused_forms(void **state) {
         "ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%r1}, [%r2];\nret;\n",
         "prefetch.shared.L1 [%r2];\nret;\n",
         "cp.async.cg.shared.global [%r2], [%in], 16, 4, 4;\nret;\n",
-        "cp.reduce.async.bulk.global.shared::cta.bulk_group.add.u32 [%out], [%r2], 16;\nret;\n",
+        "cp.reduce.async.bulk.global.shared::cta.bulk_group.and.u32 [%out], [%r2], 16;\nret;\n",
         "mbarrier.init.shared::cta.b32 [%r2], 1;\nret;\n",
         "mbarrier.test_wait.parity.shared::cta.b64 %p1, [%r2];\nret;\n",
         "wgmma.mma_async.sync.aligned.m64n8k32.s32.s8.s8 {%r1, %r2, %r3, %r4}, %rd1, %rd2, %p1;\nret;\n",
