@@ -3,6 +3,7 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "core/error.h"
 
@@ -109,29 +110,29 @@ attns_status attns_tensor_read(const DLTensor *tensor, const char *name, int min
     out->device = tensor->device;
     out->element_bytes = is_packed_pair ? 1 : (tensor->dtype.bits + 7) / 8;
 
-    /* `compact` is the stride of a dimension whose inner ones are packed, `last` the offset of the last element. */
-    int64_t compact = out->element_bytes;
-    int64_t last = 0;
+    /* `compact` is the stride of a dimension whose inner ones are packed, `end` the offset behind the last element. */
+    const int64_t *const strides = tensor->strides;
+    const int64_t element_bytes = out->element_bytes;
+    int64_t compact = element_bytes;
+    int64_t end = element_bytes;
     bool empty = false;
     for (int dim = ndim - 1; dim >= 0; dim--) {
         const int64_t shape = tensor->shape[dim];
         int64_t stride = compact;
-        int64_t span;
-        if (shape < 0)
+        if (shape > 1) {
+            int64_t span;
+            if (strides && strides[dim] < 0)
+                return fail_dim(name, dim, "stride", strides[dim], "0 or more");
+            if ((strides && __builtin_mul_overflow(strides[dim], element_bytes, &stride)) ||
+                __builtin_mul_overflow(shape - 1, stride, &span) || __builtin_add_overflow(end, span, &end))
+                return fail_extent(name, dim, shape, strides ? strides[dim] : stride / element_bytes);
+            if (__builtin_mul_overflow(compact, shape, &compact))
+                compact = INT64_MAX; /* reached by broadcast shapes only; as a stride it is refused above */
+        } else if (shape < 0) {
             return fail_dim(name, dim, "shape", shape, "0 or more");
-        if (tensor->strides && shape > 1) {
-            if (tensor->strides[dim] < 0)
-                return fail_dim(name, dim, "stride", tensor->strides[dim], "0 or more");
-            if (__builtin_mul_overflow(tensor->strides[dim], out->element_bytes, &stride))
-                return fail_extent(name, dim, shape, tensor->strides[dim]);
-        }
-        if (shape > 1 && (__builtin_mul_overflow(shape - 1, stride, &span) ||
-                          __builtin_add_overflow(last, span, &last) || last > INT64_MAX - out->element_bytes))
-            return fail_extent(name, dim, shape, tensor->strides ? tensor->strides[dim] : stride / out->element_bytes);
-        if (shape == 0)
+        } else if (shape == 0) {
             empty = true;
-        else if (__builtin_mul_overflow(compact, shape, &compact))
-            compact = INT64_MAX; /* reached by broadcast shapes only; as a stride it is refused above */
+        }
         out->shape[dim] = shape;
         out->stride[dim] = stride;
     }
@@ -145,7 +146,7 @@ attns_status attns_tensor_read(const DLTensor *tensor, const char *name, int min
 attns_status attns_tensor_check_dtype(const attns_tensor *tensor, const attns_dtype_set *set) {
     const DLDataType given = tensor->dtype;
     for (int i = 0; i < set->count; i++)
-        if (given.code == set->types[i].code && given.bits == set->types[i].bits && given.lanes == set->types[i].lanes)
+        if (memcmp(&given, &set->types[i], sizeof given) == 0)
             return ATTNS_OK;
     return fail_dtype(tensor->name, given, set->accepted);
 }
