@@ -182,7 +182,7 @@ static void test_refused_forms(void **state) {
         "cp.reduce.async.bulk.global.shared::cta.bulk_group.and.u32 [%out], [%r2], 16;\nret;\n",
         "mbarrier.init.shared::cta.b32 [%r2], 1;\nret;\n",
         "mbarrier.test_wait.parity.shared::cta.b64 %p1, [%r2];\nret;\n",
-        "wgmma.mma_async.sync.aligned.m64n8k32.s32.s8.s8 {%r1, %r2, %r3, %r4}, %rd1, %rd2, %p1;\nret;\n",
+        "wgmma.mma_async.sync.aligned.m64n8k32.s32.s8.s8 {%r1, %r2, %r3, %r4}, %rd1, %rd2, %p1, 1, 1;\nret;\n",
         "wgmma.mma_async.sync.aligned.m64n12k32.f32.e4m3.e4m3 {%r1, %r2, %r3, %r4}, %rd1, %rd2, %p1, 1, 1;\nret;\n",
         "wgmma.mma_async.sync.aligned.m64n8k32.f32.e4m3.e4m3 {%r1, %r2, %r3}, %rd1, %rd2, %p1, 1, 1;\nret;\n",
         "wgmma.mma_async.sync.aligned.m64n8k32.f32.e4m3.e4m3 {%r1, %r2, %r3, %r4}, %rd1, %rd2, %p1, 2, 1;\nret;\n",
