@@ -19,7 +19,7 @@
 
 /* Specialised constants, filled in by the host. */
 #define NVFP4 @NVFP4@
-constexpr int MAX_WARPS = @MAX_WARPS@; /* of an SM: of one CTA, or of several smaller ones */
+constexpr int MAX_WARPS = @MAX_WARPS@; /* of an SM, as one CTA or as several smaller ones */
 
 #if NVFP4
 #include "lib/nvfp4.cuh"
@@ -291,9 +291,8 @@ __device__ __forceinline__ AccF32 multiply(const Keys &keys, const Queries &quer
 
 #else
 
-/* A key is two lines, of which lane l has the 16 bytes at l % 8. So a row of the MMA is a half of both lines of a key, l / 4 % 2
- * of key l / 8, and its columns are the two halves of 4 queries. Of the products only those of equal halves are of use, and
- * two of them are a score. */
+/* A key is two lines, of which lane l has the 16 bytes at l % 8. So a row of the MMA is half of a key, l / 4 % 2 of key l / 8,
+ * and a column half of one of 4 queries. Only the products of equal halves are of use, and two of them are a score. */
 constexpr int ROWS = 4;
 constexpr int LINES = 2, LINE_BYTES = 128;
 
