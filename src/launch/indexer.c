@@ -5,8 +5,8 @@
 
 enum {
     CTA_WARPS = 4,
-    /* From here on the lengths of all groups take longer to read than small CTAs save by starting sooner: each CTA reads
-     * them all, and a large one has more warps to do it. */
+    /* From here on the lengths of all groups take longer to read than small CTAs save by starting sooner: each CTA
+     * reads them all, and a large one has more warps to do it. */
     MANY_GROUPS = 1024,
 };
 
@@ -40,10 +40,6 @@ static int64_t min64(int64_t a, int64_t b) {
     return a < b ? a : b;
 }
 
-static long long element_stride(const attns_tensor *tensor) {
-    return tensor->stride[0] / tensor->element_bytes;
-}
-
 static void fill_arguments(const attns_indexer_args *args, indexer_kernel_arguments *arguments) {
     *arguments = (indexer_kernel_arguments){
         .query = args->query.data,
@@ -55,13 +51,13 @@ static void fill_arguments(const attns_indexer_args *args, indexer_kernel_argume
         .key_scales = args->key_scales.data,
         .scale_page_stride = args->nvfp4 ? args->key_scales.stride[0] : 0,
         .block_table = args->block_table.data,
-        .table_stride = element_stride(&args->block_table),
+        .table_stride = attns_tensor_element_stride(&args->block_table, 0),
         .lengths = args->context_lengths.data,
-        .lengths_stride = element_stride(&args->context_lengths),
+        .lengths_stride = attns_tensor_element_stride(&args->context_lengths, 0),
         .requests = args->requests.data,
-        .requests_stride = element_stride(&args->requests),
+        .requests_stride = attns_tensor_element_stride(&args->requests, 0),
         .scores = args->scores.data,
-        .scores_stride = element_stride(&args->scores),
+        .scores_stride = attns_tensor_element_stride(&args->scores, 0),
         .groups = (int)args->groups,
         .rows = (int)args->rows_per_group,
         .num_requests = (int)args->num_requests,

@@ -32,8 +32,8 @@ static const struct mutation {
     {"requests in the order of groups", BOTH, "args.requests[group * args.requests_stride]", "group", false},
     {"page of the keys before", BOTH, "planned.key / PAGE_KEYS]", "max(planned.key - UNIT_KEYS, 0) / PAGE_KEYS]",
      false},
-    {"a page that does not exist is page 0", BOTH, "unit.page >= 0 ? unit.length - unit.key - lane_row() : 0",
-     "unit.length - unit.key - lane_row()", false},
+    {"a page that does not exist is page 0", BOTH, "unit.page >= 0 ? unit.length - unit.key : 0",
+     "unit.length - unit.key", false},
     {"last unit of a run lost", BOTH, "work.left = end - first;", "work.left = max(end - first - 1, 0ll);", false},
     {"a group lost between two windows of 32", BOTH, "int group = base + 32;", "int group = base + 33;", false},
     {"last dims ignored", BF16, "mma_bf16(scores, a.z", "if (i < PIECES - 1) mma_bf16(scores, a.z", false},
@@ -46,6 +46,9 @@ static const struct mutation {
     {"padding between pages of scales ignored", NVFP4, "page * args.scale_page_stride", "page * i64{64 * 8}", false},
     {"factor of the dequantisation left", NVFP4, "*= 1 / NVFP4_FACTOR", "*= 1", false},
     {"keys used before they have arrived", BOTH, "        copy_async_wait<STAGES - 1>(STAGES - 2);\n", "", true},
+    {"halves of odd rows not exchanged back", BF16, "from + place_of(lane_row(), 4 * i + lane_piece())",
+     "from + lane_row() * KEY_BYTES + (4 * i + lane_piece()) * 16", false},
+    {"keys of other lanes read without a barrier", BF16, "        __syncwarp();\n", "", true},
     {"sums of units read without a CTA barrier", BF16, "        __syncthreads();\n", "", true},
 };
 #define NUM_MUTATIONS (sizeof mutations / sizeof *mutations)

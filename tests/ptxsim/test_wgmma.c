@@ -370,6 +370,38 @@ static void test_groups(void **state) {
     }
 }
 
+/* 2^8 2^8 once and 2^-6 2^-6 31 times: the small ones, 28 bits below, are lost with 26 bits. */
+static void test_narrow_sums(void **state) {
+    (void)state;
+    static text t;
+    for (int half = 0; half < 2; half++)
+        for (int bits = 0; bits <= 26; bits += 26) {
+            const product p = {.n = 8, .steps = 1, .a = E4M3, .b = E4M3, .half = half, .swizzle = 32};
+            memset(memory.in, 0x08, TILE_BYTES); /* 2^-6 */
+            for (unsigned row = 0; row < 64; row++)
+                put(memory.in, place(&p, false, E4M3, 64, row, 0), half ? 0x68 : 0x78, 1); /* 2^6, 2^8 */
+            for (unsigned row = 0; row < 8; row++)
+                put(memory.in, B_OFFSET + place(&p, false, E4M3, 8, row, 0), 0x78, 1);
+            /* The last element of a row takes the sum between two halves: 2^14 + 2^3 (1 + 2^-11) without cuts. */
+            for (unsigned row = 0; half && row < 64; row++)
+                put(memory.in, place(&p, false, E4M3, 64, row, 31), 0x50, 1); /* 2^3 */
+            for (unsigned row = 0; half && row < 8; row++)
+                put(memory.in, B_OFFSET + place(&p, false, E4M3, 8, row, 31), 0x38, 1); /* 1 */
+            t.used = 0;
+            add_prologue(&t, TILE_WORDS);
+            add(&t, VISIBLE "wgmma.fence.sync.aligned;\n");
+            add_mma(&t, &p, 0, "%no");
+            add(&t, "wgmma.commit_group.sync.aligned;\nwgmma.wait_group.sync.aligned 0;\n");
+            add_epilogue(&t, &p);
+            ptx_run run = warpgroup(base_seed);
+            run.tensor_bits = bits;
+            RUN_OK(t.bytes, &run);
+            /* Halves near 2^14 are 16 apart: the nearest one is the upper, but the cut gives the lower. */
+            const double wanted = half ? (bits ? 16384 : 16400) : bits ? 65536 : 65536.0078125;
+            assert_true(element(&p, memory.out, 0, 0) == wanted && element(&p, memory.out, 63, 7) == wanted);
+        }
+}
+
 /* Rows of B that nobody wrote: only results that do not depend on them may be used. */
 static void test_unwritten_rows(void **state) {
     (void)state;
@@ -391,6 +423,99 @@ static void test_unwritten_rows(void **state) {
             RUN_OK(t.bytes, &run);
         else
             RUN_FAULT(t.bytes, &run, "undefined");
+    }
+}
+
+/* ---- Rows of B that are overwritten too early ---- */
+
+/* A warpgroup multiplies, a fifth warp then writes to a row of B. `order`: whether flags, which order no memory, make
+ * the write come after the result's use, or between the product and the use; or nothing does. */
+typedef enum write_order { ANY_ORDER, WRITE_LAST, USE_LAST } write_order;
+
+typedef struct early {
+    const char *use; /* of the accumulators; d0 to d3: columns 0 to 7, d4 to d7: the others */
+    int row;
+    bool bulk;        /* written by a bulk copy, else by a store */
+    bool waits_first; /* the stage is released after the product's end */
+    bool is_bad;
+} early;
+
+#define SPIN(label, offset)                                                                                            \
+    label ":\nld.volatile.shared.u32 %r13, [buffer+" offset "];\nsetp.eq.u32 %p4, %r13, 0;\n@%p4 bra " label ";\n"
+#define ARRIVE "mbarrier.arrive.shared.b64 _, [buffer];\n"
+
+static void early_body(text *t, const early *e, const product *p, write_order order) {
+    const unsigned row = B_OFFSET + place(p, false, E4M3, 16, (unsigned)e->row, 0);
+    t->used = 0;
+    add_prologue(t, TILE_WORDS);
+    add(t, "setp.ge.u32 %%p1, %%tid, 128;\nsetp.eq.u32 %%p2, %%tid, 0;\n@%%p2 mbarrier.init.shared.b64 [buffer], 128;\n"
+           "@%%p2 mbarrier.init.shared.b64 [buffer+8], 1;\n@%%p2 st.shared.u32 [buffer+16], 0;\n"
+           "@%%p2 st.shared.u32 [buffer+20], 0;\n" VISIBLE "@%%p1 bra WRITER;\nwgmma.fence.sync.aligned;\n");
+    add_mma(t, p, 0, "%no");
+    add(t, "wgmma.commit_group.sync.aligned;\n%swgmma.wait_group.sync.aligned 0;\n%s", e->waits_first ? "" : ARRIVE,
+        e->waits_first ? ARRIVE : "");
+    if (order == USE_LAST)
+        add(t, "%s", SPIN("WAIT_WRITTEN", "20"));
+    add(t, "%s%sret;\n", e->use,
+        order == WRITE_LAST ? "bar.sync 1, 128;\n@%p2 st.volatile.shared.u32 [buffer+16], 1;\n" : "");
+    add(t, "WRITER:\nmbarrier.try_wait.parity.shared.b64 %%p3, [buffer], 0;\n@!%%p3 bra WRITER;\n"
+           "setp.ne.u32 %%p3, %%tid, 128;\n@%%p3 bra END;\n");
+    if (order == WRITE_LAST)
+        add(t, "%s", SPIN("WAIT_USED", "16"));
+    if (e->bulk)
+        add(t,
+            "mbarrier.arrive.expect_tx.shared.b64 _, [buffer+8], 32;\n"
+            "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [tile+%u], [%%in], 32, [buffer+8];\n"
+            "COPIED:\nmbarrier.try_wait.parity.shared.b64 %%p3, [buffer+8], 0;\n@!%%p3 bra COPIED;\n",
+            row / 32 * 32);
+    else
+        add(t, "st.shared.u32 [tile+%u], 7;\n", row);
+    add(t, "st.volatile.shared.u32 [buffer+20], 1;\nEND:\nret;\n");
+}
+
+static void test_early_release(void **state) {
+    (void)state;
+#define STORE(value) "st.global.u32 [%my_out], " value ";\n"
+    static const early cases[] = {
+        {STORE("%d4"), 8, false, false, true},
+        {STORE("%d4"), 8, true, false, true},
+        {STORE("%d4"), 8, true, true, false}, /* the good one */
+        {STORE("%d4"), 8, false, true, false},
+        {STORE("%d0"), 8, false, false, false}, /* a column that nobody uses */
+        {STORE("%d0"), 8, true, false, false},
+        {STORE("%d4"), 9, false, false, false}, /* d4: columns 8, 10, 12, 14 */
+        {STORE("%d5"), 9, false, false, true},
+        {"setp.lt.f32 %p5, %d4, 0f00000000;\n@%p5 bra USED;\n" STORE("%tid") "USED:\n", 8, false, false, true},
+        /* Sums of columns, by lanes and over lanes: of 0 to 7, and of 8 and 9. */
+        {"add.f32 %d8, %d0, %d1;\nshfl.sync.bfly.b32 %d9, %d8, 1, 31, -1;\nadd.f32 %d8, %d8, %d9;\n"
+         "shfl.sync.bfly.b32 %d9, %d8, 2, 31, -1;\nadd.f32 %d8, %d8, %d9;\n" STORE("%d8"),
+         8, false, false, false},
+        {"add.f32 %d8, %d4, %d5;\nshfl.sync.bfly.b32 %d9, %d8, 1, 31, -1;\nmax.f32 %d8, %d8, %d9;\n" STORE("%d8"), 14,
+         false, false, true},
+        /* Selected, or not. */
+        {"setp.eq.u32 %p5, 0, 0;\nselp.f32 %d8, %d0, %d4, %p5;\n" STORE("%d8"), 8, false, false, false},
+        {"setp.eq.u32 %p5, 0, 0;\nselp.f32 %d8, %d4, %d0, %p5;\n" STORE("%d8"), 8, false, false, true},
+        {"add.f32 %d4, %d4, %d4;\nmov.b32 %d4, 0;\n" STORE("%d4"), 8, false, false, false},
+    };
+    static text t;
+    const product p = {.n = 16, .steps = 1, .a = E4M3, .b = E4M3, .swizzle = 32};
+    uint64_t random = base_seed;
+    fill_operands(&p, &random);
+    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+        for (int order = ANY_ORDER; order <= USE_LAST; order++) {
+            early_body(&t, &cases[i], &p, (write_order)order);
+            for (uint64_t seed = base_seed; seed < base_seed + 8; seed++) {
+                ptx_run run = warpgroup(seed);
+                run.block.x = 160;
+                const bool clean = run_ptx(t.bytes, &run);
+                if (clean == cases[i].is_bad)
+                    fail_msg("case %zu, order %d, seed %llu: %s", i, order, (unsigned long long)seed,
+                             clean ? "nothing reported" : run.fault);
+                const char *part = order == WRITE_LAST ? "an access that reads them" : "";
+                if (!clean && strstr(run.fault, part) == NULL)
+                    fail_msg("case %zu, order %d: \"%s\" not in: %s", i, order, part, run.fault);
+            }
+        }
     }
 }
 
@@ -457,12 +582,10 @@ static void test_known_bad(void **state) {
 int main(void) {
     base_seed = test_seed();
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_fp8),
-        cmocka_unit_test(test_fp8_from_registers_and_unswizzled),
-        cmocka_unit_test(test_16_bit),
-        cmocka_unit_test(test_groups),
-        cmocka_unit_test(test_unwritten_rows),
-        cmocka_unit_test(test_known_bad),
+        cmocka_unit_test(test_fp8),           cmocka_unit_test(test_fp8_from_registers_and_unswizzled),
+        cmocka_unit_test(test_16_bit),        cmocka_unit_test(test_groups),
+        cmocka_unit_test(test_narrow_sums),   cmocka_unit_test(test_unwritten_rows),
+        cmocka_unit_test(test_early_release), cmocka_unit_test(test_known_bad),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

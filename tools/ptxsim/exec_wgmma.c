@@ -14,8 +14,8 @@
 enum { MAX_PRODUCTS = 256 }; /* more than may be issued without a wait */
 
 struct sim_warpgroup {
-    wgmma_product *partial; /* issued by some of the warps, oldest first */
-    uint64_t done;          /* products computed */
+    wgmma_product *partial;           /* issued by some of the warps, oldest first */
+    uint64_t done;                    /* products computed */
     race_done finished[MAX_PRODUCTS]; /* of the last ones, by number */
 };
 
@@ -200,6 +200,19 @@ static wgmma_product *find_product(sim_warp *warp, const ptx_instr *instr, struc
     return product;
 }
 
+/* Whether the warp's last product, not waited for, has the same accumulators. */
+static bool is_chained(const sim_warp *warp, const ptx_instr *instr) {
+    const struct sim_wgmma_state *state = warp->wgmma;
+    if (state->issued == state->released)
+        return false;
+    const ptx_operand *d = &instr->operands[0],
+                      *last = &state->instrs[state->issued - state->released - 1]->operands[0];
+    bool same = d->num_elements == last->num_elements;
+    for (int i = 0; i < d->num_elements && same; i++)
+        same = d->elements[i].slot == last->elements[i].slot;
+    return same;
+}
+
 static bool note_issued(sim_warp *warp, const ptx_instr *instr) {
     struct sim_wgmma_state *state = warp->wgmma;
     const size_t count = (size_t)(state->issued - state->released);
@@ -239,6 +252,7 @@ static sim_result exec_mma(sim_warp *warp, const ptx_instr *instr, uint32_t mask
         product->a = a;
         product->b = b;
         product->accumulate = accumulate & 1;
+        product->chained = product->accumulate;
     } else if (product->base.instr != instr || product->a != a || product->b != b ||
                product->accumulate != (accumulate & 1)) {
         return sim_fault(
@@ -254,6 +268,7 @@ static sim_result exec_mma(sim_warp *warp, const ptx_instr *instr, uint32_t mask
     }
     for (int i = 0; i < instr->operands[0].num_elements; i++)
         product->undefined[w][i] = ~sim_defined_lanes(warp, instr->operands[0].elements[i].slot);
+    product->chained = product->chained && is_chained(warp, instr);
     if (!note_issued(warp, instr))
         return SIM_FAULT;
     race_unit_issue(&product->base.unit, warp, UINT32_MAX);

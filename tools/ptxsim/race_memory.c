@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "async.h"
-#include "race_state.h"
+#include "race_claim.h"
 
 /* ---- Pages ---- */
 
@@ -147,7 +147,7 @@ static bool check(struct sim_race *race, const race_memory *memory, const race_p
     }
     for (const race_reads *reads = &cell->reads; reads->entry != 0; reads = &race->reads[reads->next]) {
         const int lane = conflict(kind, race_kind(reads->entry)) ? unknown_lane(party, reads) : -1;
-        if (lane >= 0)
+        if (lane >= 0 && !race_claim_excuses(race, party, memory, offset, kind, reads->entry))
             return race_fault(party, memory->name, offset, size, kind, reads->entry, false, lane, race->cta->linear_id);
         if (reads->next == 0)
             break;

@@ -102,7 +102,8 @@ struct sim_race {
     bool twins; /* lanes of one instruction write to the same bytes */
     /* Of each thread, made when the first fence is met. */
     struct race_pattern *patterns;
-    struct race_spot *spots; /* of shared memory, through which something was released */
+    struct race_spot *spots;    /* of shared memory, through which something was released */
+    struct race_claims *claims; /* race_claim.h; NULL: there have not been any */
     struct global_page *last_page;
     uint64_t last_key;
 };

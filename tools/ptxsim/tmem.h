@@ -132,6 +132,8 @@ tmem_op tmem_issue(tmem *t, const sim_warp *warp, const ptx_instr *instr, tmem_o
 /* Whether the area is allocated, and everything before is ordered before the operation; notes the access. `what` for
  * messages: "the accumulator". false after sim_fault. */
 bool tmem_access(sim_warp *warp, int lane, const tmem_op *op, const tmem_area *area, bool write, const char *what);
+/* An operation on these columns whose end no warp has observed; NULL: none. */
+const tmem_op *tmem_unobserved(const tmem *t, int first, int columns);
 /* Whether two operations issued in this order execute in it, if their threads are ordered. */
 bool tmem_pipelined(const tmem_op *first, const tmem_op *second);
 

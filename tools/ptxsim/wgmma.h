@@ -30,6 +30,7 @@ typedef struct wgmma_product {
     wgmma_shape shape;
     uint64_t a, b; /* descriptors */
     bool accumulate;
+    bool chained;    /* onto accumulators that nobody has had since the product before wrote them */
     unsigned issued; /* bits of the warps */
     uint32_t a_registers[WGMMA_WARPS][WGMMA_A_REGISTERS][SIM_LANES];
     /* Lanes whose accumulators were undefined when the product was issued. */
@@ -43,8 +44,8 @@ static inline int wgmma_accumulators(const wgmma_shape *shape) {
 /* Checks the operands in shared memory: false after sim_fault. A must have been written; rows (columns, transposed) of
  * B need not: the results that depend on them are undefined. */
 bool wgmma_check_operands(const wgmma_product *product);
-/* Reads the operands and adds the product to the accumulators, in one rounding to their type per call: sums are those
- * of binary64. false after sim_fault. */
+/* Reads the operands and adds the product to the accumulators, in one rounding to their type per call (tensor_sum.h).
+ * false after sim_fault. */
 bool wgmma_compute(const wgmma_product *product);
 
 #endif

@@ -46,25 +46,31 @@ def import_time():
 
 def measure_host():
     case = Case("fp8", batch=4, max_seq_len=512, block_size=64)
-    q, kv, weights, tables, lens = case.tensors
+    q, kv, weights, tables, lens = tensors = case.tensors
     out = case.new_out(columns=512)
     large = case.new_out(rows=64, columns=4096)
     meta = attn_scores.compute_paged_mqa_logits_schedule(lens)
-    fp8 = attn_scores.fp8_paged_mqa_logits
-    line("fp8_paged_mqa_logits, out= of its shape", host_time(lambda: fp8(*case.tensors, 512, out=out)))
-    line("  with schedule_meta", host_time(lambda: fp8(*case.tensors, 512, out=out, schedule_meta=meta)))
-    line("  out= larger: a view is returned", host_time(lambda: fp8(*case.tensors, 512, out=large)))
-    line("  without out", host_time(lambda: fp8(*case.tensors, 512)))
-    frame = ops._fp8_calls[False].idle[0]
-    fp8(*case.tensors, 512, out=out)
+    fp8, call = attn_scores.fp8_paged_mqa_logits, ops.fp8_call
+    line("fp8_paged_mqa_logits, out= of its shape",
+         host_time(lambda: fp8(q, kv, weights, tables, lens, 512, out=out)))
+    line("  with schedule_meta",
+         host_time(lambda: fp8(q, kv, weights, tables, lens, 512, out=out, schedule_meta=meta)))
+    line("  out= larger: a view is returned", host_time(lambda: fp8(q, kv, weights, tables, lens, 512, out=large)))
+    line("  without out", host_time(lambda: fp8(q, kv, weights, tables, lens, 512)))
+    line("  without out, with padding", host_time(lambda: fp8(q, kv, weights, tables, lens, 500)))
+    fp8(*tensors, 512, out=out)
+    frame, function = call.idle[-1], call.function
     handle, stream = attn_scores.default_context().handle, torch.cuda.current_stream().cuda_stream
-    function = ops._fp8_calls[False].function
     line("  of it: the C call alone, through ctypes", host_time(lambda: function(handle, frame.reference, stream)))
-    given = (*case.tensors, out)
-    line("  of it: six tensors described", host_time(lambda: any(map(_torch.fill, given, frame.targets))))
-    ops._fp8_calls[False].function = lambda *_: 0
-    line("  of it: all but the C call", host_time(lambda: fp8(*case.tensors, 512, out=out)))
-    ops._fp8_calls[False].function = function
+    given = (*tensors, out)
+    if frame.request is None:
+        line("  of it: six tensors described", host_time(lambda: _torch.fill_slots(given, frame.slots)))
+    else:
+        line("  of it: six tensors described",
+             host_time(lambda: _torch.describe(frame.request, id(given) + _torch.FIRST_ITEM)))
+    call.function = lambda *_: 0
+    line("  of it: all but the C call", host_time(lambda: fp8(q, kv, weights, tables, lens, 512, out=out)))
+    call.function = function
     line("compute_paged_mqa_logits_schedule, out=",
          host_time(lambda: attn_scores.compute_paged_mqa_logits_schedule(lens, out=meta)))
     line("deep_gemm.fp8_paged_mqa_logits",
@@ -74,7 +80,7 @@ def measure_host():
     except (ImportError, AttributeError):
         return
     line("torch_ops.fp8_paged_mqa_logits_out",
-         host_time(lambda: torch_ops.fp8_paged_mqa_logits_out(*case.tensors, 512, out)))
+         host_time(lambda: torch_ops.fp8_paged_mqa_logits_out(q, kv, weights, tables, lens, 512, out)))
     a = torch.zeros(16, device="cuda")
     line("for comparison: torch.add of 16 numbers, out=", host_time(lambda: torch.add(a, a, out=a)))
 

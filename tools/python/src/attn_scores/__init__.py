@@ -9,8 +9,10 @@ The functions have the names and arguments of FlashInfer's; attn_scores.deep_gem
 attn_scores.torch_ops registers torch operators for torch.compile. Importing this package imports neither torch nor
 numpy and does not open the C library; the first call does.
 """
-from ._context import Context, Counters, default_context, set_default_context
-from ._precompile import Precompiled, precompile_paged_mqa_logits
+from __future__ import annotations
+
+from ._context import Context, default_context, set_default_context
+from ._precompile import precompile_paged_mqa_logits
 from .errors import (
     AttnScoresError, CompileError, CudaError, FileError, InternalError, InvalidArgumentError, LibraryNotFoundError,
     OutOfMemoryError, UnsupportedDeviceError, UnsupportedError, WouldCompileError,
@@ -20,7 +22,19 @@ from .ops import (
     min_block_table_width, padded_seq_len,
 )
 
+TYPE_CHECKING = False  # what type checkers take for true; the module typing is half of the time of an import
+if TYPE_CHECKING:
+    from ._records import Counters, Precompiled
+
 __version__ = "0.1.0"
+
+
+def __getattr__(name: str) -> object:
+    if name in ("Counters", "Precompiled"):
+        from . import _records
+
+        return getattr(_records, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def library_version() -> str:

@@ -140,6 +140,10 @@ class attns_precompile_params(Structure):
     ]
 
 
+class attns_describe_params(Structure):
+    _fields_ = [("describe", c_void_p), ("tensors", c_void_p), ("count", c_size_t)]
+
+
 class attns_info(Structure):
     _fields_ = [
         ("libcuda", c_char_p), ("libcuda_error", c_char_p), ("driver_version", c_int),
@@ -171,6 +175,7 @@ FUNCTIONS = {
     "attns_compute_paged_mqa_logits_schedule": (c_int, [c_void_p, c_void_p, c_void_p]),
     "attns_indexer_scores": (c_int, [c_void_p, c_void_p, c_void_p]),
     "attns_precompile_paged_mqa_logits": (c_int, [c_void_p, POINTER(attns_precompile_params)]),
+    "attns_describe_tensors": (c_size_t, [c_void_p, c_void_p]),
     "attns_get_info": (c_int, [c_void_p, POINTER(attns_info)]),
     "attns_get_device_info": (c_int, [c_void_p, c_int, POINTER(attns_device_info)]),
 }

@@ -5,13 +5,20 @@ Newer versions of torch.Tensor offer DLPack's C exchange table (https://github.c
 dltensor_from_py_object_no_sync writes a DLTensor that refers to the tensor's own sizes and strides: no Python object
 is made. With an older torch the same struct is filled from data_ptr(), shape and stride().
 """
+from __future__ import annotations
+
 import ctypes
-from typing import Any, Dict, Optional, Tuple
+import sys
 
 import torch
 
-from . import _abi
+from . import _abi, _library
+from ._dlpack import capsule_pointer
 from .errors import InvalidArgumentError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Dict, Optional, Tuple
 
 DTYPES = {_abi.F32: torch.float32, _abi.F16: torch.float16, _abi.BF16: torch.bfloat16}
 
@@ -43,14 +50,13 @@ class Slot:
         return ctypes.addressof(self.tensor)
 
 
-def fill_slot(value: torch.Tensor, slot: Slot) -> int:
+def fill_slot(value: torch.Tensor, slot: Slot) -> None:
     """Describes `value` in `slot`. Only the address is new where nothing else has changed since the last time."""
     signature = (value.shape, value.stride(), value.dtype, value.device)
     if slot.signature != signature:
         _describe(slot, *signature)
         slot.signature = signature
     slot.tensor.data = value.data_ptr()
-    return 0
 
 
 def _describe(slot: Slot, shape: Any, strides: Tuple[int, ...], dtype: torch.dtype, device: torch.device) -> None:
@@ -69,48 +75,67 @@ def _describe(slot: Slot, shape: Any, strides: Tuple[int, ...], dtype: torch.dty
         tensor.device = _abi.DLDevice(_abi.DL_CPU, 0)
 
 
-class CSlot:
-    """A DLTensor that torch's C function fills; `reference` is what that function is given."""
-
-    __slots__ = ("tensor", "reference")
-
-    def __init__(self) -> None:
-        self.tensor = _abi.DLTensor()
-        self.reference = ctypes.c_void_p(self.address)  # quicker to pass than byref
-
-    @property
-    def address(self) -> int:
-        return ctypes.addressof(self.tensor)
+def fill_slots(tensors: tuple, slots: list) -> None:
+    for value, slot in zip(tensors, slots):
+        fill_slot(value, slot)
 
 
-def _exchange_function() -> Any:
-    """torch's dltensor_from_py_object_no_sync, None if this torch has none."""
-    from ._dlpack import capsule_pointer
-
+def _exchange_function() -> Optional[int]:
+    """Address of torch's dltensor_from_py_object_no_sync; None if this torch has none."""
     capsule = getattr(torch.Tensor, "__dlpack_c_exchange_api__", None)
     if capsule is None or isinstance(capsule, int):
         return None
     table = _abi.DLPackExchangeAPI.from_address(capsule_pointer(capsule, b"dlpack_exchange_api"))
-    if table.version.major != 1 or not table.dltensor_from_py_object_no_sync:
+    if table.version.major != 1:
         return None
-    # Holds the GIL, and raises the Python exception that a failed call has set.
-    prototype = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.c_void_p)
-    return prototype(table.dltensor_from_py_object_no_sync)
+    # CPython alone has its tuples' items where FIRST_ITEM says.
+    probe = (torch.Tensor, None)
+    if ctypes.c_void_p.from_address(id(probe) + FIRST_ITEM).value != id(torch.Tensor):
+        return None
+    return table.dltensor_from_py_object_no_sync
 
 
-exchange = _exchange_function()
+# CPython's tuples end in an array of pointers to their items (Include/cpython/tupleobject.h), which is what C wants.
+# What comes before it is what a tuple's type gives as its size.
+FIRST_ITEM = tuple.__basicsize__
+
+exchange = _exchange_function() if sys.implementation.name == "cpython" else None
 
 
-def new_slots(count: int) -> Tuple[list, tuple]:
-    """Slots for `count` tensors, and what `fill` takes for each of them."""
-    if exchange is not None:
-        slots = [CSlot() for _ in range(count)]
-        return slots, tuple(slot.reference for slot in slots)
-    plain = [Slot() for _ in range(count)]
-    return plain, tuple(plain)
+def _describe_function() -> Any:
+    """attns_describe_tensors, holding the GIL and raising the Python exception that torch has set."""
+    prototype = ctypes.PYFUNCTYPE(ctypes.c_size_t, ctypes.c_void_p, ctypes.c_void_p)
+    return prototype(("attns_describe_tensors", _library.load()))
 
 
-fill = fill_slot if exchange is None else exchange
+describe: Any = None  # once there are slots
+
+
+def new_slots(count: int) -> Tuple[Any, list, Any]:
+    """What describes `count` tensors: slots, the addresses of their DLTensors, and what `describe` takes, which is None
+    without an exchange table: then fill_slots does it."""
+    global describe
+    if exchange is None:
+        slots = [Slot() for _ in range(count)]
+        return slots, [slot.address for slot in slots], None
+    if describe is None:
+        describe = _describe_function()
+    tensors = (_abi.DLTensor * count)()
+    first = ctypes.addressof(tensors)
+    request = _abi.attns_describe_params(exchange, first, count)
+    # Both live as long as the first of the results.
+    return ((tensors, request), [first + n * ctypes.sizeof(_abi.DLTensor) for n in range(count)],
+            ctypes.c_void_p(ctypes.addressof(request)))
+
+
+def check(value: torch.Tensor) -> None:
+    """Raises what torch has against describing `value`."""
+    slots, _, request = new_slots(1)
+    if request is None:
+        fill_slots((value,), slots)
+    else:
+        given = (value,)
+        describe(request, id(given) + FIRST_ITEM)
 
 
 def _raw_stream_function() -> Any:
@@ -122,6 +147,7 @@ def _raw_stream_function() -> Any:
 raw_stream = _raw_stream_function()
 current_device = getattr(torch._C, "_cuda_getDevice", None) or torch.cuda.current_device
 on_device = torch.cuda.device
+empty_strided = torch.empty_strided
 
 
 def num_sms(device: torch.device) -> int:
