@@ -2,8 +2,9 @@
  * The producer warp of the Hopper kernels: finds the share of its CTA and has a Loader load it. Needs BLOCK_SIZE,
  * MAX_CTAS_PER_SM, BOX_TOKENS and BOXES.
  *
- * Loader: load_request(note, tokens) and load_tile(token, blocks) are called by one lane, which must not branch on others;
- * tile_loaded() and request_loaded() by all lanes after it, to move on in the rings; end() by one lane when all is done. */
+ * Loader: load_tile(token, blocks) and, after its first tile, load_request(note, tokens) are called by one lane, which must
+ * not branch on others; tile_loaded() and request_loaded() by all lanes after it, to move on in the rings; end() by one lane
+ * when all is done. A tile waits only for the tiles of requests that were announced, so the order cannot lock up. */
 
 /* What the math warpgroups must know of a request. tiles == 0 ends the work. */
 struct alignas(16) RequestNote {
@@ -128,9 +129,9 @@ template <class Loader> struct Producer {
         const u32 firsts = __ballot_sync(FULL_WARP, first_tile);
         for (int turn = 0; turn < count; turn++) {
             if (lane_id() == turn) {
+                loader.load_tile(token, blocks); /* keys first: they come from farther away than queries */
                 if (first_tile)
                     loader.load_request(note, tokens);
-                loader.load_tile(token, blocks);
             }
             __syncwarp();
             loader.tile_loaded();
