@@ -9,7 +9,7 @@ lengths, clean_logits, no schedule. All tensors are torch tensors.
 """
 from __future__ import annotations
 
-from . import _abi, _call, _dtypes, _logits, ops
+from . import _call, _dtypes, _logits, ops
 from .errors import InvalidArgumentError, UnsupportedError
 
 TYPE_CHECKING = False
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from typing import Any, Optional, Tuple
 
 _ROW_BYTES = 1024  # DeepGEMM's rows of scores start at multiples of this, and callers build on it
+_allocate = _logits.Allocator("logits_dtype", {code: _ROW_BYTES * 8 // bits
+                                               for code, (_, bits) in _dtypes.DL_TYPES.items()})
 
 
 def get_num_sms() -> int:
@@ -102,10 +104,9 @@ def _new_output(q: Any, max_context_len: int, logits_dtype: Any, indices: Any) -
         _check_indices(indices, shape[0], shape[1])
     if max_context_len < 0:
         raise InvalidArgumentError(f"max_context_len: is {max_context_len}, accepted: 0 or more")
-    code = _dtypes.code("logits_dtype", logits_dtype)
-    torch_side = _call.torch_side or _call.load_torch()
-    columns = _logits.padded(max_context_len, _ROW_BYTES // (4 if code == _abi.F32 else 2))
-    return _logits.new_rows(shape[0] * shape[1], columns, max_context_len, torch_side.DTYPES[code], q.device)
+    if _call.torch_side is None:
+        _call.load_torch()
+    return _allocate(q, max_context_len, logits_dtype)
 
 
 def fp8_paged_mqa_logits(q: Any, kv_cache: Any, weights: Any, context_lens: Any, block_table: Any, schedule_meta: Any,
