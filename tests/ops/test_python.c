@@ -239,8 +239,6 @@ static void test_failures(void **state) {
 
 /* ---- Logits operations: what becomes of out ---- */
 
-static attns_fp8_paged_mqa_logits_params fp8_seen;
-static attns_fp4_paged_mqa_logits_params fp4_seen;
 static DLTensor out_seen;
 static int64_t shape_seen[2], strides_seen[2];
 static attns_context *ctx_seen;
@@ -263,7 +261,6 @@ attns_status __wrap_attns_fp8_paged_mqa_logits(attns_context *ctx, const attns_f
                                                CUstream stream);
 attns_status __wrap_attns_fp8_paged_mqa_logits(attns_context *ctx, const attns_fp8_paged_mqa_logits_params *params,
                                                CUstream stream) {
-    fp8_seen = *params;
     return see(ctx, params->out, stream);
 }
 
@@ -271,7 +268,6 @@ attns_status __wrap_attns_fp4_paged_mqa_logits(attns_context *ctx, const attns_f
                                                CUstream stream);
 attns_status __wrap_attns_fp4_paged_mqa_logits(attns_context *ctx, const attns_fp4_paged_mqa_logits_params *params,
                                                CUstream stream) {
-    fp4_seen = *params;
     return see(ctx, params->out, stream);
 }
 

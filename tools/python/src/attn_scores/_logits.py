@@ -21,13 +21,13 @@ def padded(columns: int, multiple: int = STORE_COLUMNS) -> int:
     return -(-columns // multiple) * multiple
 
 
-def check_max_seq_len(max_seq_len: Any) -> int:
+def check_max_seq_len(max_seq_len: Any, argument: str = "max_seq_len") -> int:
     try:
         value = index(max_seq_len)
     except TypeError:
-        raise TypeError(f"max_seq_len: is {max_seq_len!r}, accepted: an int") from None
+        raise TypeError(f"{argument}: is {max_seq_len!r}, accepted: an int") from None
     if not 0 <= value < 2**31:
-        raise InvalidArgumentError(f"max_seq_len: is {value}, accepted: 0 to {2**31 - 1}")
+        raise InvalidArgumentError(f"{argument}: is {value}, accepted: 0 to {2**31 - 1}")
     return value
 
 
@@ -35,18 +35,19 @@ class Allocator:
     """Makes tensors for `out`: views [B*next_n, max_seq_len] of new storage whose rows have `multiples` of columns, for
     each attns_dtype its own."""
 
-    def __init__(self, argument: str, multiples: Dict[int, int]) -> None:
-        self._argument, self._multiples = argument, multiples
+    def __init__(self, multiples: Dict[int, int], *arguments: str) -> None:
+        self._multiples, self._arguments = multiples, arguments
         self._last: tuple = (None,) * 6  # what was asked for, and how it was made
 
     def __call__(self, q: Any, max_seq_len: int, dtype: Any) -> Any:
-        """`dtype` is what the caller gave as the argument called so in the constructor. A q of another rank gets no
-        rows: the library says what is wrong with it."""
+        """`max_seq_len` and `dtype` are what the caller gave as the arguments called so in the constructor. A q of
+        another rank gets no rows: the library says what is wrong with it."""
         shape, asked_length, asked_dtype, torch_dtype, size, strides = self._last
         if q.shape != shape or max_seq_len != asked_length or dtype is not asked_dtype:
-            max_seq_len = check_max_seq_len(max_seq_len)
-            code = _dtypes.code(self._argument, dtype)
-            torch_dtype = _call.torch_side.DTYPES[code]
+            length_argument, dtype_argument = self._arguments
+            max_seq_len = check_max_seq_len(max_seq_len, length_argument)
+            code = _dtypes.code(dtype_argument, dtype)
+            torch_dtype = _call.load_torch().DTYPES[code]
             columns = padded(max_seq_len, self._multiples[code])
             size, strides = (count_rows(q) or 0, columns), (columns, 1)
             self._last = (q.shape, max_seq_len, dtype, torch_dtype, size, strides)
@@ -64,7 +65,7 @@ def count_rows(q: Any) -> Optional[int]:
     return batch * next_n
 
 
-new_output = Allocator("output_dtype", dict.fromkeys(_dtypes.NAMES, STORE_COLUMNS))
+new_output = Allocator(dict.fromkeys(_dtypes.NAMES, STORE_COLUMNS), "max_seq_len", "output_dtype")
 
 
 def fit_output(q: Any, out: Any, max_seq_len: int) -> Any:

@@ -92,7 +92,9 @@ class SlotFrame:
             setattr(self.params, field, slot.address)
         self.function = getattr(_library.load(), name)
         self.options: Optional[tuple] = None
-        self.first_type = self.handle = self.stream = None
+        self.first_type: Any = None
+        self.handle: Any = None
+        self.stream: Optional[int] = None
         self._out_dtype: Optional[int] = None
 
     def bind(self, handle: Any, stream: Optional[int]) -> None:
@@ -140,7 +142,9 @@ class ExchangeFrame:
             describe=exchange.dltensor_from_py_object_no_sync, current_stream=exchange.current_work_stream)
         self.invoke = _function(self.call)
         self.options: Optional[tuple] = None
-        self.first_type = self.handle = self.stream = None
+        self.first_type: Any = None
+        self.handle: Any = None
+        self.stream: Optional[int] = None
 
     def bind(self, handle: Any, stream: Optional[int]) -> None:
         self.handle = None  # in case that `stream` is no number
@@ -167,7 +171,7 @@ def _exchange_table() -> Optional[_abi.DLPackExchangeAPI]:
     return table if table.version.major == 1 else None
 
 
-exchange = _exchange_table()
+exchange: Any = _exchange_table()
 _new_function: Any = None
 
 
