@@ -12,8 +12,8 @@ static const char *const without_result[] = {"bar", "barrier", "nanosleep", "set
                                              "mma", "tcgen05", "brx",       NULL};
 
 /* Opcodes that change something other lanes, warps or CTAs can see. */
-static const char *const with_effect[] = {"st",  "atom", "red",   "cp",    "mbarrier", "bar", "barrier",
-                                          "ret", "exit", "wgmma", "fence", "tcgen05",  NULL};
+static const char *const with_effect[] = {"st",  "atom", "red",   "cp",    "mbarrier", "bar",       "barrier",
+                                          "ret", "exit", "wgmma", "fence", "tcgen05",  "tensormap", NULL};
 
 static const char *const any_defined[] = {"and", "or", NULL};
 
