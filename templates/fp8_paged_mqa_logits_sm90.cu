@@ -116,7 +116,7 @@ struct Loader {
     const Layout &layout;
     RingCursor kv, q;
 
-    __device__ __forceinline__ void load_request(const RequestNote &note) {
+    __device__ __forceinline__ void load_request(const RequestNote &note, int tokens) {
         const int request = note.request;
         const u32 full = layout.q_full(q.stage);
         mbarrier_wait(layout.q_empty(q.stage), q.parity ^ 1);
@@ -124,7 +124,7 @@ struct Loader {
         int *limits = shared_pointer<int>(layout.limits(q.stage));
 #pragma unroll
         for (int slot = 0; slot < NEXT_N; slot++)
-            limits[slot] = slot_limit(args.common, request, slot);
+            limits[slot] = slot_limit(args.common, request, slot, tokens);
         mbarrier_arrive_expect(full, Q_BYTES + Layout::WEIGHT_BYTES);
 #pragma unroll
         for (int slot = 0; slot < NEXT_N; slot++) {
@@ -177,10 +177,19 @@ struct Scorer {
     int first_slot;
     RingCursor kv, q;
 
+    /* Of stage 0, for this lane, in registers: its full barrier, this lane's scale, the low word of K's descriptor. A
+     * tenth of a tile's instructions would compute them anew. */
+    u32 full0, scale0, k0;
+
     /* Of the current request. */
+    u32 q0; /* the low word of the queries' descriptor */
     HeadWeights<NUM_HEADS, SLOTS, RAGGED> weights;
     const int *limits;
     Output *row; /* of this lane's slot in the first pair of slots */
+    /* Of all pairs of slots, in registers: while they fit. */
+    static constexpr bool HELD = CHUNKS == 1;
+    int held_limits[(CHUNK_SLOTS + 1) / 2];
+    Output *held_rows[(CHUNK_SLOTS + 1) / 2];
 
     /* The chunk whose heads are summed in every lane, but not yet over the lanes, nor stored. */
     RowPair sums[CHUNK_SLOTS];
@@ -212,7 +221,10 @@ struct Scorer {
             }
             const bool stores = (s + 1 < CHUNK_SLOTS || !upper_slot()) && (!RAGGED || first_slot + own < NEXT_N);
             const float sum = kept + __shfl_xor_sync(FULL_WARP, sent, 2);
-            store_if(stores && token < limits[slot + s], row + (slot + s) * args.out_stride + token, sum * scale);
+            if (HELD)
+                store_if(stores && token < held_limits[s / 2], held_rows[s / 2] + token, sum * scale);
+            else
+                store_if(stores && token < limits[slot + s], row + (slot + s) * args.out_stride + token, sum * scale);
         }
     }
 
@@ -221,14 +233,14 @@ struct Scorer {
      * (advice C7518). */
     __device__ __forceinline__ void score_chunk(int next_slot, int next_token, float next_scale) {
         Accumulator acc[Mma::REGISTERS];
-        const u64 a = wgmma_descriptor<HEAD_DIM>(layout.k(kv.stage));
-        const u64 b = wgmma_descriptor<HEAD_DIM>(
-            layout.q(q.stage) + static_cast<u32>((first_slot + next_slot) * NUM_HEADS * HEAD_DIM));
+        const u32 a = k0 + static_cast<u32>(kv.stage) * (K_BYTES / 16);
+        u32 b = q0 + static_cast<u32>(next_slot * NUM_HEADS * HEAD_DIM / 16);
+        keep(b); /* or all steps of it are kept, in registers that wgmma cannot use */
         wgmma_fence();
-        Mma::first(acc, a, b);
+        Mma::first(acc, wgmma_descriptor_of<HEAD_DIM>(a), wgmma_descriptor_of<HEAD_DIM>(b));
 #pragma unroll
         for (int step = 1; step < HEAD_DIM / 32; step++)
-            Mma::next(acc, a + 2 * step, b + 2 * step);
+            Mma::next(acc, wgmma_descriptor_of<HEAD_DIM>(a + 2 * step), wgmma_descriptor_of<HEAD_DIM>(b + 2 * step));
         wgmma_commit();
 
         store_sums();
@@ -241,17 +253,19 @@ struct Scorer {
         for (int i = 0; i < Mma::REGISTERS; i++)
             wgmma_pin(acc[i]);
         if (next_slot == SLOTS - CHUNK_SLOTS)
-            release(layout.empty(kv.stage));
+            release(full0 + static_cast<u32>(kv.stage) * 16 + 8);
 #pragma unroll
         for (int s = 0; s < CHUNK_SLOTS; s++)
             sums[s] = head_sum<NUM_HEADS>(acc, s, weights, next_slot + s);
     }
 
     __device__ __forceinline__ void score_tile(int next_token) {
-        mbarrier_wait(layout.full(kv.stage), kv.parity);
-        const int r = tile_row();
-        const float next_scale =
-            shared_pointer<float>(layout.scales(kv.stage))[r / BOX_TOKENS * BOX_SCALE_PITCH + r % BOX_TOKENS];
+        mbarrier_wait(full0 + static_cast<u32>(kv.stage) * 16, kv.parity);
+        float next_scale;
+        asm volatile("ld.shared.f32 %0, [%1];"
+                     : "=f"(next_scale)
+                     : "r"(scale0 + static_cast<u32>(kv.stage) * (SCALE_FLOATS * 4))
+                     : "memory");
         if constexpr (CHUNKS == 1) {
             score_chunk(0, next_token, next_scale);
         } else {
@@ -271,6 +285,13 @@ struct Scorer {
 
     __device__ __forceinline__ void run() {
         const int lane_slot = first_slot + (upper_slot() ? 1 : 0);
+        const int r = tile_row();
+        full0 = layout.full(0);
+        scale0 = layout.scales(0) + (r / BOX_TOKENS * BOX_SCALE_PITCH + r % BOX_TOKENS) * 4;
+        k0 = wgmma_descriptor_low<HEAD_DIM>(layout.k(0));
+        keep(full0);
+        keep(scale0);
+        keep(k0);
         for (;; q.advance(Q_STAGES)) {
             mbarrier_wait(layout.q_full(q.stage), q.parity);
             const RequestNote note = *shared_pointer<RequestNote>(layout.note(q.stage));
@@ -279,6 +300,18 @@ struct Scorer {
             weights.load(shared_pointer<float>(layout.weights(q.stage)) + first_slot * NUM_HEADS, NEXT_N - 1 - first_slot);
             limits = shared_pointer<int>(layout.limits(q.stage)) + lane_slot;
             row = args.out + (static_cast<i64>(note.request) * NEXT_N + lane_slot) * args.out_stride;
+            if (HELD) {
+#pragma unroll
+                for (int s = 0; s < CHUNK_SLOTS; s += 2) {
+                    u32 limit = static_cast<u32>(limits[s]);
+                    keep(limit);
+                    held_limits[s / 2] = static_cast<int>(limit);
+                    held_rows[s / 2] = row + s * args.out_stride;
+                    keep(held_rows[s / 2]);
+                }
+            }
+            q0 = wgmma_descriptor_low<HEAD_DIM>(layout.q(q.stage) + static_cast<u32>(first_slot * NUM_HEADS * HEAD_DIM));
+            keep(q0);
             slot = 0;
             token = NO_TOKEN;
             scale = 0.f;
@@ -322,25 +355,22 @@ extern "C" __global__ void __launch_bounds__(THREADS, MAX_CTAS_PER_SM)
     grid_dependency_wait();
     grid_dependency_trigger();
 
-    /* Lengths: up to 32 are read by the producer alone, more are summed in chunks by the whole CTA. */
+    /* Lengths: few are read by the producer alone, more are summed in chunks by the whole CTA. */
+    Producer<Loader> producer{args, Loader{arguments, layout}};
     int *chunk_tiles = shared_pointer<int>(layout.chunk_tiles());
-    const int chunk_length = chunk_length_of(args.batch);
-    const int chunks = (args.batch + chunk_length - 1) / chunk_length;
-    int length = 0;
-    if (args.batch <= 32) {
-        if (warp == MATH_WARPS && lane_id() < args.batch)
-            length = request_length(args, lane_id());
-    } else if (args.schedule == nullptr) {
+    int chunk_length = 32, chunks = 0;
+    if (warp == MATH_WARPS)
+        producer.prepare();
+    if (!producer.holds_lengths() && args.schedule == nullptr) {
+        chunk_length = chunk_length_of(args.batch);
+        chunks = (args.batch + chunk_length - 1) / chunk_length;
         sum_chunks(args.batch, chunk_length, warp, THREADS / 32, chunk_tiles,
                    [&](int request) { return tiles_of(request_length(args, request)); });
     }
-    if (warp == MATH_WARPS && args.schedule == nullptr)
-        Producer<Loader>{args, Loader{arguments, layout}}.prefetch_table();
     __syncthreads();
 
     if (warp == MATH_WARPS) {
-        Producer<Loader> producer{args, Loader{arguments, layout}};
-        producer.run(length, chunk_tiles, chunk_length, chunks);
+        producer.run(chunk_tiles, chunk_length, chunks);
     } else {
         Scorer{args, layout, warp / 4 * Scorer::SLOTS}.run();
         if (args.clean_until > 0)

@@ -4,7 +4,6 @@
 #include "launch/launch.h"
 
 enum {
-    CTA_WARPS = 4,
     /* From here on the lengths of all groups take longer to read than small CTAs save by starting sooner: each CTA
      * reads them all, and a large one has more warps to do it. */
     MANY_GROUPS = 1024,
@@ -70,9 +69,9 @@ attns_status attns_launch_indexer(const attns_indexer_args *args, const attns_ke
     const attns_kernel *const kernel = use->kernel;
     const attns_plan *const plan = &kernel->plan;
     const bool many_groups = args->groups >= MANY_GROUPS;
-    /* The plan's stages are rings, one for each warp. */
-    const int warps = many_groups ? plan->max_stages : (int)min64(CTA_WARPS, plan->max_stages);
-    const int ctas_per_sm = many_groups ? 1 : plan->max_ctas_per_sm;
+    /* The plan's stages are warps. */
+    const int warps = many_groups ? plan->max_stages : plan->min_stages;
+    const int ctas_per_sm = many_groups ? plan->min_ctas_per_sm : plan->max_ctas_per_sm;
     const int64_t units = args->groups * ((args->max_context + plan->tile_tokens - 1) / plan->tile_tokens);
     const int64_t useful = (units + warps - 1) / warps; /* CTAs that have work if all groups are of full length */
 

@@ -10,6 +10,9 @@ enum {
     MIN_STAGES = 4,  /* below, loads no longer cover the latency of memory */
     GOOD_STAGES = 6, /* a second Q stage must leave so many */
     CHUNK_TABLE_BYTES = 512 * 4,
+    /* Of keys under way for a CTA, where two or three share an SM. 4.8 TB/s times a latency of about 1 us are 5 MB, or
+     * 36 KB for each SM; two CTAs have twice that. More is up to 6 % slower on an H200: see templates/README.md. */
+    RING_BYTES = 40 * 1024,
 };
 
 /* How the work of a CTA is divided. */
@@ -71,6 +74,7 @@ attns_status attns_plan_fp8_sm90(const attns_problem *p, attns_plan *plan) {
     /* Slots that only fill up a chunk are read from behind the queries: from the ring, which must be long enough. */
     const int slots = shape.slots_per_chunk * shape.chunks_per_warpgroup * shape.math_warpgroups;
     plan->min_stages = slots == p->next_n ? 2 : MIN_STAGES;
+    plan->stage_limit = plan->min_ctas_per_sm > 1 ? RING_BYTES / (TILE_TOKENS * p->head_dim) : 0;
     plan->max_stages = attns_plan_stages(plan, plan->min_ctas_per_sm);
 
     const int columns = shape.slots_per_chunk * p->num_heads;

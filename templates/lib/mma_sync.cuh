@@ -13,15 +13,6 @@ __device__ __forceinline__ void copy_async_16(u32 to, const void *from, bool val
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(valid ? 16 : 0) : "memory");
 }
 
-/* Likewise, of rows that are read whole and once: L2 fetches all of a 128-byte line with the first of its sectors, and
- * evicts it before others. The policy is what createpolicy.fractional.L2::evict_first makes with fraction 1 (CUTLASS,
- * TMA::CacheHintSm90). */
-__device__ __forceinline__ void copy_async_16_of_line(u32 to, const void *from, bool valid) {
-    asm volatile("cp.async.cg.shared.global.L2::cache_hint.L2::128B [%0], [%1], 16, %2, %3;" ::"r"(to), "l"(from),
-                 "r"(valid ? 16 : 0), "l"(0x12F0000000000000ull)
-                 : "memory");
-}
-
 __device__ __forceinline__ void copy_async_4(u32 to, const void *from, bool valid) {
     asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(to), "l"(from), "r"(valid ? 4 : 0) : "memory");
 }

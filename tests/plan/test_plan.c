@@ -195,8 +195,10 @@ static void check_shared_memory(const attns_problem *problem, const attns_plan *
         CHECK(plan, stages >= 4); /* fewer loads in flight do not cover the latency of memory */
         CHECK(plan, dynamic_bytes(plan, stages) <= plan->target.shared_bytes_per_block);
         CHECK(plan, ctas * (dynamic_bytes(plan, stages) + SYSTEM_BYTES) <= plan->target.shared_bytes_per_sm);
-        /* Nothing that fits is left unused. */
-        CHECK(plan, stages == 32 || dynamic_bytes(plan, stages + 1) > plan->target.shared_bytes_per_block ||
+        /* Nothing that fits is left unused, but for what only lengthens the queue to memory. */
+        const int limit = plan->min_ctas_per_sm == 1 ? 32 : 40 * 1024 / (64 * problem->head_dim);
+        CHECK(plan, stages <= limit);
+        CHECK(plan, stages == limit || dynamic_bytes(plan, stages + 1) > plan->target.shared_bytes_per_block ||
                         ctas * (dynamic_bytes(plan, stages + 1) + SYSTEM_BYTES) > plan->target.shared_bytes_per_sm);
     }
 

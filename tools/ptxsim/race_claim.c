@@ -17,6 +17,8 @@ enum {
 typedef struct node {
     uint32_t left, right; /* 0: a row's */
     uint32_t raced;       /* 1 + index of the conflict; 0: none */
+    uint32_t place, time; /* of a row's last read, as in clocks */
+    uint32_t earlier;     /* the claim of a read of the row before that, which is not kept; 0: none */
     bool used;            /* and what it is made of */
 } node;
 
@@ -106,6 +108,8 @@ bool race_claim_extend(sim_cta *cta, const struct sim_async *op, uint32_t claim)
         c->moment_capacity = capacity;
     }
     c->moments[c->num_moments++] = (moment){++race->now, op->unit.place, claim};
+    c->nodes[claim].place = op->unit.place;
+    c->nodes[claim].time = race->now;
     return true;
 }
 
@@ -174,27 +178,48 @@ static uint32_t claim_at(const struct race_claims *c, uint32_t time, uint32_t pl
     return found ? c->moments[low].claim : 0;
 }
 
+static uint32_t claim_of_read(const struct sim_race *race, race_entry read) {
+    const struct race_claims *c = race->claims;
+    if (c == NULL || c->num_nodes == 0 || race_who(read) < RACE_UNIT_WHO)
+        return 0;
+    return claim_at(c, race_time(read), race->threads + race_who(read) - RACE_UNIT_WHO);
+}
+
+bool race_claim_follows(struct sim_race *race, race_entry read) {
+    struct race_claims *c = race->claims;
+    const uint32_t old = claim_of_read(race, read), new = old != 0 ? c->moments[c->num_moments - 1].claim : 0;
+    if (old == 0 || old == new || (c->nodes[new].earlier != 0 && c->nodes[new].earlier != old))
+        return old != 0 && old == new;
+    c->nodes[new].earlier = old;
+    return true;
+}
+
 bool race_claim_excuses(struct sim_race *race, const race_party *party, const race_memory *memory, size_t offset,
                         unsigned kind, race_entry read) {
     struct race_claims *c = race->claims;
-    if (c == NULL || c->num_nodes == 0 || race_who(read) < RACE_UNIT_WHO || (kind & RACE_QUIET))
+    const uint32_t claim = kind & RACE_QUIET ? 0 : claim_of_read(race, read);
+    if (claim == 0)
         return false;
-    const uint32_t claim = claim_at(c, race_time(read), race->threads + race_who(read) - RACE_UNIT_WHO);
-    if (claim == 0 || c->nodes[claim].used)
-        return false;
-    if (c->nodes[claim].raced == 0) {
-        const ptx_function *function = race->cta->launch->function;
-        const uint32_t index = read & UINT16_MAX;
-        const bool is_unit = party->place >= race->threads;
-        if (c->num_conflicts < RACED)
-            c->num_conflicts++;
-        c->nodes[claim].raced = c->num_conflicts;
-        c->conflicts[c->num_conflicts - 1] = (conflict){.write = party->instr,
-                                                        .read = index < UINT16_MAX ? &function->instrs[index] : NULL,
-                                                        .memory = memory->name,
-                                                        .offset = offset,
-                                                        .warp = is_unit ? -1 : party->warp->index,
-                                                        .lane = is_unit ? -1 : party->lane};
+    for (uint32_t at = claim; at != 0 && !race_knows(party, c->nodes[at].place, c->nodes[at].time);
+         at = c->nodes[at].earlier) {
+        if (c->nodes[at].used)
+            return false;
+    }
+    const ptx_function *function = race->cta->launch->function;
+    const uint32_t index = read & UINT16_MAX;
+    const bool is_unit = party->place >= race->threads;
+    if (c->num_conflicts < RACED)
+        c->num_conflicts++;
+    c->conflicts[c->num_conflicts - 1] = (conflict){.write = party->instr,
+                                                    .read = index < UINT16_MAX ? &function->instrs[index] : NULL,
+                                                    .memory = memory->name,
+                                                    .offset = offset,
+                                                    .warp = is_unit ? -1 : party->warp->index,
+                                                    .lane = is_unit ? -1 : party->lane};
+    for (uint32_t at = claim; at != 0 && !race_knows(party, c->nodes[at].place, c->nodes[at].time);
+         at = c->nodes[at].earlier) {
+        if (c->nodes[at].raced == 0)
+            c->nodes[at].raced = c->num_conflicts;
     }
     return true;
 }
@@ -258,6 +283,13 @@ uint32_t race_claim_of(const sim_warp *warp, int slot, int lane) {
 void race_claim_set(sim_warp *warp, int slot, uint32_t lanes, const uint32_t claims[SIM_LANES]) {
     sim_schedule *s = warp->schedule;
     uint32_t *tags = s->tags + (size_t)slot * SIM_LANES, tagged = 0;
+    if (lanes == UINT32_MAX) {
+        for (int lane = 0; lane < SIM_LANES; lane++)
+            tagged |= (uint32_t)(claims[lane] != 0) << lane;
+        memcpy(tags, claims, SIM_LANES * sizeof(*tags));
+        s->tagged[slot] = tagged;
+        return;
+    }
     for (uint32_t rest = lanes; rest != 0; rest &= rest - 1) {
         const int lane = __builtin_ctz(rest);
         tags[lane] = claims[lane];
@@ -279,30 +311,54 @@ bool race_claim_use(sim_warp *warp, const ptx_instr *instr, int slot, uint32_t l
 }
 
 /* Of a computation: the lanes whose result has a claim. */
-static uint32_t carried(const sim_schedule *s, const sim_step *step, const int *slots) {
-    uint32_t any = 0, every = UINT32_MAX;
-    for (int i = 0; i < step->num_reads; i++) {
-        any |= s->tagged[slots[i]];
-        every &= s->tagged[slots[i]];
+static uint32_t carried(sim_warp *warp, const sim_step *step, const int *slots, uint32_t mask) {
+    const uint32_t *tagged = warp->schedule->tagged;
+    uint32_t any = 0;
+    for (int i = 0; i < step->num_reads; i++)
+        any |= tagged[slots[i]] & mask;
+    for (int i = 0; i < step->num_reads && any != 0 && (step->flags & SIM_STEP_ABSORBS); i++) {
+        for (uint32_t rest = any & ~tagged[slots[i]]; rest != 0; rest &= rest - 1) {
+            if (sim_absorbs(warp, step->instr, __builtin_ctz(rest), slots[i]))
+                any &= ~(UINT32_C(1) << __builtin_ctz(rest));
+        }
     }
-    return step->flags & SIM_STEP_ANY_DEFINED ? any & every : any;
+    return any;
+}
+
+/* Adds the claims of a register's lanes to those given. Lanes often have those of the lane four before (wgmma's
+ * accumulators). */
+static void add_claims(sim_warp *warp, int slot, uint32_t lanes, uint32_t claims[SIM_LANES]) {
+    const sim_schedule *s = warp->schedule;
+    const uint32_t *tags = s->tags + (size_t)slot * SIM_LANES;
+    uint32_t before[SIM_LANES];
+    memcpy(before, claims, sizeof(before));
+    for (uint32_t rest = lanes & s->tagged[slot]; rest != 0; rest &= rest - 1) {
+        const int lane = __builtin_ctz(rest);
+        const bool same = lane >= 4 && (lanes & s->tagged[slot]) >> (lane - 4) & 1 &&
+                          before[lane] == before[lane - 4] && tags[lane] == tags[lane - 4];
+        claims[lane] = same ? claims[lane - 4] : race_claim_join(warp->cta, before[lane], tags[lane]);
+    }
+}
+
+static uint32_t selecting_lanes(sim_warp *warp, const sim_step *step, int slot, uint32_t lanes) {
+    uint32_t selecting = 0;
+    for (uint32_t rest = lanes; rest != 0; rest &= rest - 1) {
+        const int lane = __builtin_ctz(rest);
+        selecting |= (uint32_t)sim_selects(warp, step->instr, lane, slot) << lane;
+    }
+    return selecting;
 }
 
 static void carry(sim_warp *warp, const sim_step *step, uint32_t mask) {
     const sim_schedule *s = warp->schedule;
     const int *reads = s->program->slots + step->first_slot, *writes = reads + step->num_reads + step->num_unchecked;
-    const uint32_t lanes = carried(s, step, reads) & mask;
+    const uint32_t lanes = carried(warp, step, reads, mask);
     uint32_t claims[SIM_LANES];
     if (lanes != 0)
         memset(claims, 0, sizeof(claims));
-    for (uint32_t rest = lanes; rest != 0; rest &= rest - 1) {
-        const int lane = __builtin_ctz(rest);
-        for (int i = 0; i < step->num_reads; i++) {
-            const bool taken = !(step->flags & SIM_STEP_SELECTS) || sim_selects(warp, step->instr, lane, reads[i]);
-            if (taken)
-                claims[lane] = race_claim_join(warp->cta, claims[lane], race_claim_of(warp, reads[i], lane));
-        }
-    }
+    for (int i = 0; i < step->num_reads && lanes != 0; i++)
+        add_claims(warp, reads[i],
+                   step->flags & SIM_STEP_SELECTS ? selecting_lanes(warp, step, reads[i], lanes) : lanes, claims);
     for (int i = 0; i < step->num_writes; i++) {
         if (lanes != 0)
             race_claim_set(warp, writes[i], mask, claims);

@@ -42,6 +42,10 @@ bool race_claim_use(sim_warp *warp, const ptx_instr *instr, int slot, uint32_t l
 bool race_claim_excuses(struct sim_race *race, const race_party *party, const race_memory *memory, size_t offset,
                         unsigned kind, race_entry read);
 
+/* The kept read, if it has a claim, is forgotten for one of the newest claim that is ordered after it. A write that
+ * does not know the old one does not know the new one either. */
+bool race_claim_follows(struct sim_race *race, race_entry read);
+
 void race_claims_reset(struct sim_race *race);
 void race_claims_free(struct sim_race *race);
 

@@ -119,6 +119,12 @@ typedef struct race_party {
     int lane;
 } race_party;
 
+/* Whether the party knows what was done at a place up to a time. */
+static inline bool race_knows(const race_party *party, uint32_t place, uint32_t time) {
+    return party->clock->time[place] >= time || place == party->place ||
+           (place == party->also && party->also_until >= time);
+}
+
 race_clock *race_clock_new(struct sim_race *race, const race_clock *from);
 /* Adds what `from` knows to *to. */
 void race_add_clock(struct sim_race *race, race_clock **to, const race_clock *from);

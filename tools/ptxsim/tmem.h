@@ -18,7 +18,8 @@ enum {
     TMEM_SHARED_COLUMNS = 512,
     TMEM_UNIT = 32,  /* columns */
     TMEM_GROUPS = 8, /* of 16 lanes: what accesses are compared in */
-    TMEM_READERS = 4
+    TMEM_READERS = 4,
+    TMEM_CLUSTER_BARRIER = 16 /* beside the CTA's 16 */
 };
 
 /* ---- Operations ---- */
@@ -102,7 +103,7 @@ typedef struct tmem {
     bool relinquished;
     tmem_allocation neighbour; /* a CTA on the same multiprocessor, made up to try other addresses and waits */
     tmem_warp warps[SIM_MAX_WARPS];
-    tmem_clock named[16]; /* told to the CTA's barriers */
+    tmem_clock named[TMEM_CLUSTER_BARRIER + 1]; /* told to the CTA's barriers, and to the cluster's */
     tmem_mbarrier *mbarriers;
     size_t num_mbarriers, mbarrier_capacity;
 } tmem;

@@ -8,14 +8,15 @@
 
 enum { WGMMA_M = 64, WGMMA_MAX_N = 256, WGMMA_MAX_K = 32, WGMMA_WARPS = 4, WGMMA_A_REGISTERS = 4 };
 
-typedef enum wgmma_type { WGMMA_E4M3, WGMMA_E5M2, WGMMA_F16, WGMMA_BF16 } wgmma_type;
+typedef enum wgmma_type { WGMMA_E4M3, WGMMA_E5M2, WGMMA_F16, WGMMA_BF16, WGMMA_TF32, WGMMA_S8, WGMMA_U8 } wgmma_type;
 
 /* An mma_async as bound. */
 typedef struct wgmma_shape {
     int n, k;
     int element_bytes; /* of A and B */
     wgmma_type a, b;
-    bool half; /* accumulates in f16, else f32 */
+    bool half, whole; /* accumulates in f16, in s32, else in f32 */
+    bool saturates;   /* s32 */
     bool a_in_registers;
     bool negate_a, negate_b;
     bool transpose_a, transpose_b; /* M or N contiguous instead of K; 16-bit types */

@@ -27,7 +27,15 @@ static void fill_tables(void) {
 
 static double element_value(wgmma_type type, const uint8_t *at) {
     uint16_t wide = 0;
+    uint32_t word = 0;
     switch (type) {
+    case WGMMA_S8:
+        return (int8_t)*at;
+    case WGMMA_U8:
+        return *at;
+    case WGMMA_TF32: /* the lower 13 bits are not used; a NaN stays one */
+        memcpy(&word, at, 4);
+        return (double)exec_float((word & 0x7fffffff) > 0x7f800000 ? EXEC_NAN_F32 : word & 0xffffe000);
     case WGMMA_E4M3:
     case WGMMA_E5M2:
         return fp8_values[type == WGMMA_E5M2][*at];
@@ -296,11 +304,18 @@ static uint64_t *accumulator_at(const wgmma_product *p, size_t row, int n) {
 static void read_row(const wgmma_product *p, size_t row, double *accumulators) {
     for (int n = 0; n < p->shape.n; n++) {
         const uint64_t bits = p->accumulate ? *accumulator_at(p, row, n) : 0;
-        accumulators[n] = p->shape.half ? exec_f16(bits >> 16 * (n % 2) & 0xffff) : (double)exec_float(bits);
+        accumulators[n] = p->shape.half    ? exec_f16(bits >> 16 * (n % 2) & 0xffff)
+                          : p->shape.whole ? (double)(int32_t)bits
+                                           : (double)exec_float(bits);
     }
 }
 
-static uint64_t encode(bool half, double value, bool cut) {
+static uint64_t encode(const wgmma_shape *s, double value, bool cut) {
+    const bool half = s->half;
+    if (s->whole && s->saturates)
+        value = value > INT32_MAX ? INT32_MAX : value < INT32_MIN ? INT32_MIN : value;
+    if (s->whole)
+        return (uint32_t)(int64_t)value;
     if (cut)
         return exec_encode_double(half ? &exec_format_f16 : &exec_format_f32, value, EXEC_RZ, false);
     return half ? exec_f16_bits(value) : exec_float_bits((float)value);
@@ -309,7 +324,7 @@ static uint64_t encode(bool half, double value, bool cut) {
 static void write_row(const wgmma_product *p, size_t row, const double *sums, const bool *undefined, bool cut) {
     for (int n = 0; n < p->shape.n; n++) {
         const uint64_t nan = p->shape.half ? EXEC_NAN_F16 : EXEC_NAN_F32;
-        const uint64_t bits = undefined[n] ? nan : encode(p->shape.half, sums[n], cut);
+        const uint64_t bits = undefined[n] ? nan : encode(&p->shape, sums[n], cut);
         uint64_t *at = accumulator_at(p, row, n);
         *at = p->shape.half && n % 2 ? (*at & 0xffff) | bits << 16 : bits;
     }
@@ -318,15 +333,17 @@ static void write_row(const wgmma_product *p, size_t row, const double *sums, co
 /* The claims of accumulator i of a warp; of a pair of halves both. */
 static void note_claims(const wgmma_product *p, sim_warp *warp, int i, uint32_t lanes, const uint32_t *claims) {
     const int slot = p->base.instr->operands[0].elements[i].slot;
-    uint32_t of_lanes[SIM_LANES];
-    for (int lane = 0; lane < SIM_LANES; lane++) {
-        const int n = (p->shape.half ? i / 2 : i / 4) * 8 + 2 * (lane % 4);
-        uint32_t claim = claims[p->shape.half ? n : n + i % 2];
+    uint32_t of_places[4], of_lanes[SIM_LANES];
+    for (int place = 0; place < 4; place++) {
+        const int n = (p->shape.half ? i / 2 : i / 4) * 8 + 2 * place;
+        of_places[place] = claims[p->shape.half ? n : n + i % 2];
         if (p->shape.half)
-            claim = race_claim_join(warp->cta, claim, claims[n + 1]);
-        if (p->accumulate)
-            claim = race_claim_join(warp->cta, race_claim_of(warp, slot, lane), claim);
-        of_lanes[lane] = lanes >> lane & 1 ? claim : 0;
+            of_places[place] = race_claim_join(warp->cta, of_places[place], claims[n + 1]);
+    }
+    for (int lane = 0; lane < SIM_LANES; lane++) {
+        const uint32_t claim = of_places[lane % 4], old = p->accumulate ? race_claim_of(warp, slot, lane) : 0;
+        const uint32_t both = old == 0 || old == claim ? claim : race_claim_join(warp->cta, old, claim);
+        of_lanes[lane] = lanes >> lane & 1 ? both : 0;
     }
     race_claim_set(warp, slot, UINT32_MAX, of_lanes);
 }
@@ -364,7 +381,7 @@ bool wgmma_compute(const wgmma_product *product) {
     static _Thread_local double a[WGMMA_MAX_K * WGMMA_M], b[WGMMA_MAX_K * WGMMA_MAX_N];
     double sums[WGMMA_MAX_N], accumulators[WGMMA_MAX_N];
     bool undefined[WGMMA_MAX_N] = {false}, undefined_rows[WGMMA_M] = {false};
-    const int bits = product->base.warp->cta->launch->tensor_bits;
+    const int bits = product->shape.whole ? 0 : product->base.warp->cta->launch->tensor_bits;
     uint32_t claims[WGMMA_MAX_N] = {0};
     if (!read_both(product, a, b, undefined_rows, undefined, claims))
         return false;
