@@ -136,9 +136,8 @@ static void visit_load(const tensor_map *map, uint8_t *tile, size_t offset, uint
     if (inside)
         memcpy(tile + offset, (const void *)(uintptr_t)address, map->element_bytes);
     else
-        memset(tile + offset, map->fill_nan ? 0xff : 0, map->element_bytes);
-    if (!inside && map->fill_nan)
-        tile[offset + map->element_bytes - 1] = 0x7f;
+        for (unsigned i = 0; i < map->element_bytes; i++) /* NaNs: 0x7ff7 throughout */
+            tile[offset + i] = !map->fill_nan ? 0 : (offset + i) % 2 ? 0x7f : 0xf7;
 }
 
 /* Changes `tile`, a copy of the tensor's memory, as a store from `data` would. */

@@ -42,8 +42,8 @@ static uint64_t integer_op(access_op op, access_kind kind, size_t bytes, uint64_
     }
 }
 
-/* Sums of f32 in global memory flush subnormals (PTX ISA, "atom"). There an H200 passes on a NaN of f64 as it is, the
- * added one first. */
+/* Sums of f32 in global memory flush subnormals (PTX ISA, "atom"). Of NaNs of f64 an H200 passes on the added one first
+ * there, as it is; in shared memory the old one first, made quiet. */
 static uint64_t float_add(access_kind kind, size_t bytes, bool global, uint64_t old, uint64_t x) {
     if (kind == ACCESS_HALF)
         return exec_f16_bits(exec_f16(old) + exec_f16(x));
@@ -55,10 +55,11 @@ static uint64_t float_add(access_kind kind, size_t bytes, bool global, uint64_t 
         return global ? exec_flush(sum) : sum;
     }
     const double a = exec_double(old), b = exec_double(x), sum = a + b;
-    const uint64_t quiet = global ? 0 : UINT64_C(1) << 51;
-    if (sum != sum)
-        return b != b ? x | quiet : a != a ? old | quiet : UINT64_C(0xfff8000000000000);
-    return exec_double_bits(sum);
+    if (sum == sum)
+        return exec_double_bits(sum);
+    if (a == a && b == b)
+        return UINT64_C(0xfff8000000000000);
+    return global ? (b != b ? x : old) : (a != a ? old : x) | UINT64_C(1) << 51;
 }
 
 static uint64_t float_op(const access_step *s, size_t bytes, uint64_t old, uint64_t x) {

@@ -204,10 +204,11 @@ static inline uint64_t flushed(uint64_t bits, unsigned flags) {
     return flags & EXEC_FTZ ? exec_flush(bits) : bits;
 }
 
-/* NaNs of f32 become the canonical one; of f64 only the sign changes. */
+/* NaNs of f32 become the canonical one; of f64, as on an H200, they become quiet and keep their sign. */
 static inline uint64_t with_sign(uint64_t original, uint64_t bits, unsigned shift, unsigned flags) {
-    return shift && exec_float(original) != exec_float(original) ? EXEC_NAN_F32
-                                                                 : flushed(exec_unsigned(bits, shift), flags);
+    if (shift)
+        return exec_float(original) != exec_float(original) ? EXEC_NAN_F32 : flushed(exec_unsigned(bits, shift), flags);
+    return exec_double(original) != exec_double(original) ? original | UINT64_C(1) << 51 : bits;
 }
 
 EXEC_DEFINE(exec_neg, 1, with_sign(a, a ^ SIGN, shift, flags))

@@ -104,19 +104,6 @@ static void fill_subnormal(matrices *x, const element_type *t, bool half, int k,
                                         half ? 0 : smallest + high);
 }
 
-/* The largest difference that is accepted: of K + 2 roundings to `bits` below the largest term. */
-static double bound(const matrices *x, int k, bool half, int bits) {
-    double largest = 0;
-    for (int m = 0; m < M; m++) {
-        for (int n = 0; n < N; n++) {
-            largest = fmax(largest, fabs(x->c[m][n]));
-            for (int i = 0; i < k; i++)
-                largest = fmax(largest, fabs(x->a[m][i] * x->b[i][n]));
-        }
-    }
-    return (k + 2) * ldexp(1, ilogb(largest) - bits) + (half ? k * ldexp(1, ilogb(largest) - 10) : 0);
-}
-
 /* ---- Where the matrices go ---- */
 
 static void place_wgmma(const probe *p, const wgmma_form *f, unsigned cta, const matrices *x) {
@@ -162,7 +149,7 @@ static const char *const names[EXPERIMENTS] = {"cancel", "cancel_c", "small_c", 
 
 /* A probe is one experiment. In the first CTA small terms start 4 (or 14) bits below the large ones, in the second 8
  * bits further down. */
-static void add(probe_list *list, const wgmma_form *w, const mma_form *f, int bits) {
+static void add(probe_list *list, const wgmma_form *w, const mma_form *f) {
     static matrices x;
     const element_type *t = w ? w->a : f->a;
     const bool half = w ? w->half : strcmp(f->sum, "f16") == 0;
@@ -180,27 +167,25 @@ static void add(probe_list *list, const wgmma_form *w, const mma_form *f, int bi
             fill(&x, (experiment)e, t, half, k, half ? 4 : first + 8 * (int)cta, &r);
             if (e == SUBNORMAL)
                 fill_subnormal(&x, t, half, k, &r);
-            p->near = fmax(p->near, bound(&x, k, half, bits));
             if (w)
                 place_wgmma(p, w, cta, &x);
             else
                 place_mma(p, f, cta, &x);
         }
         p->keep = true;
-        p->compare = half ? PROBE_NEAR_F16 : PROBE_NEAR_F32;
     }
 }
 
 void probes_rounding(probe_list *list) {
     const element_type *const types[] = {&element_e4m3, &element_e5m2, &element_f16, &element_bf16};
     for (int i = 0; i < 4; i++)
-        add(list, &(wgmma_form){.a = types[i], .b = types[i], .n = N}, NULL, i < 2 ? 13 : 22);
-    add(list, &(wgmma_form){.a = types[0], .b = types[0], .half = true, .n = N}, NULL, 13);
-    add(list, &(wgmma_form){.a = types[2], .b = types[2], .half = true, .n = N}, NULL, 22);
-    add(list, NULL, &(mma_form){types[0], types[0], "f32", 32, ""}, 13);
-    add(list, NULL, &(mma_form){types[1], types[1], "f32", 32, ""}, 13);
-    add(list, NULL, &(mma_form){types[2], types[2], "f32", 16, ""}, 22);
-    add(list, NULL, &(mma_form){types[2], types[2], "f16", 16, ""}, 22);
-    add(list, NULL, &(mma_form){types[3], types[3], "f32", 16, ""}, 22);
-    add(list, NULL, &(mma_form){&element_tf32, &element_tf32, "f32", 8, ""}, 22);
+        add(list, &(wgmma_form){.a = types[i], .b = types[i], .n = N}, NULL);
+    add(list, &(wgmma_form){.a = types[0], .b = types[0], .half = true, .n = N}, NULL);
+    add(list, &(wgmma_form){.a = types[2], .b = types[2], .half = true, .n = N}, NULL);
+    add(list, NULL, &(mma_form){types[0], types[0], "f32", 32, ""});
+    add(list, NULL, &(mma_form){types[1], types[1], "f32", 32, ""});
+    add(list, NULL, &(mma_form){types[2], types[2], "f32", 16, ""});
+    add(list, NULL, &(mma_form){types[2], types[2], "f16", 16, ""});
+    add(list, NULL, &(mma_form){types[3], types[3], "f32", 16, ""});
+    add(list, NULL, &(mma_form){&element_tf32, &element_tf32, "f32", 8, ""});
 }
