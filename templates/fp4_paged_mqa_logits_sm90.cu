@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: MIT
  * fp4_paged_mqa_logits for sm_90a: persistent, warp-specialised, one pass over the KV for every next_n.
  *
- * Hopper multiplies no 4-bit numbers, so a math warpgroup expands a tile's keys to E4M3 in registers, as the A operand of
- * wgmma, and a request's queries to E4M3 in shared memory, as B. The scales go along: a token's (or head's) scales become
- * shifts relative to the largest of them, which E4M3 holds as long as they differ by no more than MAX_SHIFT powers of two;
- * the largest itself multiplies the token's score, or the head's weight. What does not fit (scales further apart, NaN,
- * weights near the ends of float32) is called wild, and scored apart, slowly, number by number. Whether a score is wild
- * depends on its own token and query slot alone, so its bits do, too.
+ * Hopper multiplies no 4-bit numbers, so a math warpgroup expands a tile's keys to E5M2 in registers, as the A operand of
+ * wgmma, and a request's queries to E5M2 in shared memory, as B. The scales go along: a token's (or head's) scales become
+ * shifts relative to the largest of them, as long as they differ by no more than MAX_SHIFT powers of two; the largest itself
+ * multiplies the token's score, or the head's weight. What does not fit (scales further apart, NaN, weights very far apart or
+ * near the ends of float32) is called wild, and scored apart, slowly, number by number. Whether a score is wild depends on
+ * its own token and query slot alone, so its bits do, too.
+ *
+ * For scores of 16 bits, heads are weighted and summed on the tensor cores as well (lib/head_sum_mma.cuh), for float32 on
+ * FP32 units.
  *
  * The rest is as in fp8_paged_mqa_logits_sm90.cu: a producer warp that alone knows the schedule, a ring of KV stages, a
  * RequestNote for each request, stores while the tensor cores work on the next tile. */
@@ -31,11 +34,13 @@ constexpr bool SCALES_INTERLEAVED = @SCALES_INTERLEAVED@;
 constexpr bool WEIGHTS_IN_REGISTERS = @WEIGHTS_IN_REGISTERS@;
 constexpr bool ACC_F16 = false;
 constexpr bool EPI_F16 = false;
-constexpr bool DOUBLED_RELU = true; /* products of E4M3 numbers are far from float32's end */
+constexpr bool DOUBLED_RELU = true; /* products of E5M2 numbers are far from float32's end */
 typedef @OUT_TYPE@ Output;
+constexpr bool SUMS_ON_TENSOR_CORES = sizeof(Output) == 2;
 
 WGMMA_DEFINE_A(float, F32, @CHUNK_N@, @CHUNK_REGISTERS@, "@CHUNK_A@", "@CHUNK_B@")
 #include "lib/head_sum.cuh"
+#include "lib/head_sum_mma.cuh"
 
 constexpr int MATH_WARPS = 4;
 constexpr int MATH_THREADS = 32 * MATH_WARPS;
@@ -69,72 +74,81 @@ struct Arguments {
     CommonArguments common;
 };
 
-/* Addresses in shared memory, from the 1024-aligned base: expanded queries, KV ring, scale ring, then small things. */
+/* Addresses in shared memory, from the 1024-aligned base: what has one size, then the KV ring. */
 struct Layout {
     u32 base;
-    int stages;
 
-    static constexpr int Q_REGION = (SLOTS * NUM_HEADS * HEAD_DIM + 1023) / 1024 * 1024;
-    static constexpr int Q_BYTES = NEXT_N * NUM_HEADS * ROW_BYTES;
-    static constexpr int HEAD_BYTES = NEXT_N * NUM_HEADS * 4; /* of weights, and of scales */
-    static constexpr int SLOT_BYTES = (NEXT_N * 4 + 15) / 16 * 16;
-    static constexpr int ALL_SLOT_BYTES = (SLOTS * 4 + 15) / 16 * 16;
+    static constexpr u32 Q_REGION = (SLOTS * NUM_HEADS * HEAD_DIM + 1023) / 1024 * 1024;
+    static constexpr u32 Q_BYTES = NEXT_N * NUM_HEADS * ROW_BYTES;
+    static constexpr u32 HEAD_BYTES = NEXT_N * NUM_HEADS * 4; /* of weights, and of scales */
+    static constexpr u32 SLOT_BYTES = (NEXT_N * 4 + 15) / 16 * 16;
+    static constexpr u32 ALL_HEAD_BYTES = SLOTS * NUM_HEADS * 4;
+    static constexpr int MADE_WEIGHTS_WORDS =
+        SUMS_ON_TENSOR_CORES ? SplitWeights<NUM_HEADS>::SLOT_WORDS : NUM_HEADS; /* of a slot */
+    static constexpr u32 ALL_SLOT_BYTES = (SLOTS * 4 + 15) / 16 * 16;
 
+    /* As they come, for each Q stage. */
+    static constexpr u32 Q = Q_REGION;
+    static constexpr u32 Q_SCALES = Q + Q_STAGES * Q_BYTES;
+    static constexpr u32 WEIGHTS = Q_SCALES + Q_STAGES * HEAD_BYTES;
+    static constexpr u32 LIMITS = WEIGHTS + Q_STAGES * HEAD_BYTES;
+    static constexpr u32 NOTES = LIMITS + Q_STAGES * SLOT_BYTES;
+    static constexpr u32 Q_BARRIERS = NOTES + Q_STAGES * 16;
+    /* Made of them for the current request. */
+    static constexpr u32 SHIFTS = Q_BARRIERS + Q_STAGES * 16;
+    static constexpr u32 MADE_WEIGHTS = SHIFTS + ALL_HEAD_BYTES;
+    static constexpr u32 POWERS = MADE_WEIGHTS + SLOTS * MADE_WEIGHTS_WORDS * 4;
+    static constexpr u32 TAME_LIMITS = POWERS + ALL_SLOT_BYTES;
+    static constexpr u32 CHUNK_TILES = TAME_LIMITS + ALL_SLOT_BYTES;
+    static constexpr u32 RING = (CHUNK_TILES + MAX_CHUNKS * 4 + 127) / 128 * 128;
+
+    /* In a KV stage. */
+    static constexpr u32 SCALES_AT = K_BYTES;
+    static constexpr u32 FULL_AT = SCALES_AT + SCALE_BYTES;
+    static constexpr u32 EMPTY_AT = FULL_AT + 8;
+    static constexpr u32 STAGE_BYTES = FULL_AT + 128;
+
+    __device__ __forceinline__ u32 stage(int i) const {
+        return base + RING + static_cast<u32>(i) * STAGE_BYTES;
+    }
     __device__ __forceinline__ u32 expanded() const {
         return base;
     }
-    __device__ __forceinline__ u32 k(int stage) const {
-        return base + Q_REGION + static_cast<u32>(stage * K_BYTES);
-    }
-    __device__ __forceinline__ u32 scales(int stage) const {
-        return k(stages) + static_cast<u32>(stage * SCALE_BYTES);
-    }
-    __device__ __forceinline__ u32 full(int stage) const {
-        return scales(stages) + static_cast<u32>(stage * 16);
-    }
-    __device__ __forceinline__ u32 empty(int stage) const {
-        return full(stage) + 8;
-    }
-    /* As they come, for each Q stage. */
     __device__ __forceinline__ u32 q(int stage) const {
-        return full(stages) + static_cast<u32>(stage * Q_BYTES);
+        return base + Q + static_cast<u32>(stage) * Q_BYTES;
     }
     __device__ __forceinline__ u32 q_scales(int stage) const {
-        return q(Q_STAGES) + static_cast<u32>(stage * HEAD_BYTES);
+        return base + Q_SCALES + static_cast<u32>(stage) * HEAD_BYTES;
     }
     __device__ __forceinline__ u32 weights(int stage) const {
-        return q_scales(Q_STAGES) + static_cast<u32>(stage * HEAD_BYTES);
+        return base + WEIGHTS + static_cast<u32>(stage) * HEAD_BYTES;
     }
     __device__ __forceinline__ u32 limits(int stage) const {
-        return weights(Q_STAGES) + static_cast<u32>(stage * SLOT_BYTES);
+        return base + LIMITS + static_cast<u32>(stage) * SLOT_BYTES;
     }
     __device__ __forceinline__ u32 note(int stage) const {
-        return limits(Q_STAGES) + static_cast<u32>(stage * 16);
+        return base + NOTES + static_cast<u32>(stage) * 16;
     }
     __device__ __forceinline__ u32 q_full(int stage) const {
-        return note(Q_STAGES) + static_cast<u32>(stage * 16);
+        return base + Q_BARRIERS + static_cast<u32>(stage) * 16;
     }
     __device__ __forceinline__ u32 q_empty(int stage) const {
         return q_full(stage) + 8;
     }
-    /* Made of them for the current request. */
     __device__ __forceinline__ u32 shifts() const { /* [SLOTS, H] words, a byte for each scale */
-        return q_full(Q_STAGES);
+        return base + SHIFTS;
     }
-    __device__ __forceinline__ u32 scaled_weights() const { /* [SLOTS, H] */
-        return shifts() + SLOTS * NUM_HEADS * 4;
+    __device__ __forceinline__ u32 made_weights() const { /* [SLOTS, H]: floats, or SplitWeights */
+        return base + MADE_WEIGHTS;
     }
-    __device__ __forceinline__ u32 exponents() const { /* [SLOTS] */
-        return scaled_weights() + SLOTS * NUM_HEADS * 4;
+    __device__ __forceinline__ u32 powers() const { /* [SLOTS]: floats, what sums are to be multiplied with besides the token's scale */
+        return base + POWERS;
     }
     __device__ __forceinline__ u32 tame_limits() const { /* [SLOTS]: 0 for wild slots */
-        return exponents() + ALL_SLOT_BYTES;
-    }
-    __device__ __forceinline__ u32 table() const { /* e4m3_table_entry of every shift */
-        return tame_limits() + ALL_SLOT_BYTES;
+        return base + TAME_LIMITS;
     }
     __device__ __forceinline__ u32 chunk_tiles() const {
-        return table() + 128;
+        return base + CHUNK_TILES;
     }
 };
 
@@ -174,16 +188,16 @@ struct Loader {
     }
 
     __device__ __forceinline__ void load_tile(int token, const int (&blocks)[BOXES]) {
-        mbarrier_wait(layout.empty(kv.stage), kv.parity ^ 1);
-        const u32 full = layout.full(kv.stage);
+        const u32 stage = layout.stage(kv.stage);
+        const u32 full = stage + Layout::FULL_AT;
+        mbarrier_wait(stage + Layout::EMPTY_AT, kv.parity ^ 1);
         mbarrier_arrive_expect(full, K_BYTES + BOXES * BOX_SCALE_BYTES);
         const int row = BLOCK_SIZE > TILE_TOKENS ? token % BLOCK_SIZE : 0;
 #pragma unroll
         for (int box = 0; box < BOXES; box++) {
-            tma_load_3d(layout.k(kv.stage) + box * BOX_TOKENS * ROW_BYTES, &args.k, full, 0,
-                        row * ROW_BYTES / MAP_ROW_BYTES, blocks[box],
-                        EVICT_FIRST);
-            tma_load_2d(layout.scales(kv.stage) + box * BOX_SCALE_PITCH, &args.scales, full,
+            tma_load_3d(stage + box * BOX_TOKENS * ROW_BYTES, &args.k, full, 0, row * ROW_BYTES / MAP_ROW_BYTES,
+                        blocks[box], EVICT_FIRST);
+            tma_load_2d(stage + Layout::SCALES_AT + box * BOX_SCALE_PITCH, &args.scales, full,
                         SCALES_INTERLEAVED ? 0 : row, blocks[box], EVICT_FIRST);
         }
     }
@@ -202,7 +216,7 @@ struct Loader {
     }
 };
 
-/* ---- Queries -------------------------------------------------------------------------------------------------- */
+/* ---- Keys ----------------------------------------------------------------------------------------------------- */
 
 /* A lane expands LANE_WORDS words of a row: numbers [lane * D/4, + D/4) for lane 0..3 of a quad. Where the D numbers lie along
  * wgmma's K is arbitrary, if it is the same for keys and queries: word j becomes the bytes 4 * lane + {0..3} and
@@ -211,145 +225,29 @@ __device__ __forceinline__ int group_of(int quad_lane) {
     return quad_lane * GROUPS / 4;
 }
 
-__device__ __forceinline__ void load_words(u32 (&words)[LANE_WORDS], const unsigned char *row, int quad_lane) {
+__device__ __forceinline__ void load_words(u32 (&words)[LANE_WORDS], u32 row, int quad_lane) {
     if constexpr (LANE_WORDS == 4) {
-        const uint4 loaded = reinterpret_cast<const uint4 *>(row)[quad_lane];
+        const uint4 loaded = load_shared<uint4>(row + 16 * quad_lane);
         words[0] = loaded.x, words[1] = loaded.y, words[2] = loaded.z, words[3] = loaded.w;
     } else {
-        const uint2 loaded = reinterpret_cast<const uint2 *>(row)[quad_lane];
+        const uint2 loaded = load_shared<uint2>(row + 8 * quad_lane);
         words[0] = loaded.x, words[1] = loaded.y;
     }
 }
-
-/* Makes of the loaded queries what the tiles are multiplied with. Called by all math warps. */
-struct QueryExpander {
-    const Layout &layout;
-    int stage;
-
-    static constexpr int LANE_HEADS = (NUM_HEADS + 31) / 32;
-    /* Scaled weights outside of these, other than 0, might overflow or lose digits. */
-    static constexpr float MIN_WEIGHT = 0x1p-90f, MAX_WEIGHT = 0x1p90f;
-    /* Of a product of E4M3 operands: E4M3_BIAS of both, and the doubled ReLU. Taken off with the weights. */
-    static constexpr int PRODUCT_BIAS = 2 * E4M3_BIAS + 1;
-
-    __device__ __forceinline__ static int scale_of(u32 scales, int group) {
-        return static_cast<int>(scales >> (8 * group) & 255);
-    }
-
-    /* A group of zeros needs no scale. */
-    __device__ __forceinline__ bool is_zero(int source, int head, int group) const {
-        const u32 *words = shared_pointer<u32>(layout.q(stage) + (source * NUM_HEADS + head) * ROW_BYTES + 16 * group);
-        return ((words[0] | words[1] | words[2] | words[3]) & 0x77777777u) == 0;
-    }
-
-    /* The largest scale of a head, and how far the others are below it; false: it is wild. */
-    __device__ __forceinline__ bool read_scales(int source, int head, int &largest, u32 &shifts) const {
-        const u32 scales = shared_pointer<u32>(layout.q_scales(stage))[source * NUM_HEADS + head];
-        bool tame = true;
-        u32 zeros = 0;
-        largest = 0;
-#pragma unroll
-        for (int group = 0; group < GROUPS; group++) {
-            const bool zero = is_zero(source, head, group);
-            tame = tame && scale_of(scales, group) != NAN_SCALE;
-            zeros |= (zero ? 1u : 0u) << group;
-            largest = max(largest, zero ? 0 : scale_of(scales, group));
-        }
-        shifts = 0;
-#pragma unroll
-        for (int group = 0; group < GROUPS; group++) {
-            const int shift = zeros >> group & 1 ? 0 : largest - scale_of(scales, group);
-            tame = tame && shift <= MAX_SHIFT;
-            shifts |= static_cast<u32>(shift & 15) << (8 * group);
-        }
-        return tame;
-    }
-
-    /* One warp: exponent, weights and limit of a slot. */
-    __device__ __forceinline__ void prepare_slot(int slot) const {
-        const int source = min(slot, NEXT_N - 1);
-        int largest[LANE_HEADS];
-        bool tame = true;
-        int exponent = 0;
-#pragma unroll
-        for (int i = 0; i < LANE_HEADS; i++) {
-            const int head = 32 * i + lane_id();
-            largest[i] = 0;
-            if (head < NUM_HEADS) {
-                u32 shifts;
-                tame = read_scales(source, head, largest[i], shifts) && tame;
-                shared_pointer<u32>(layout.shifts())[slot * NUM_HEADS + head] = shifts;
-                exponent = max(exponent, largest[i]);
-            }
-        }
-        exponent = static_cast<int>(__reduce_max_sync(FULL_WARP, static_cast<u32>(exponent)));
-#pragma unroll
-        for (int i = 0; i < LANE_HEADS; i++) {
-            const int head = 32 * i + lane_id();
-            if (head < NUM_HEADS) {
-                const float weight = shared_pointer<float>(layout.weights(stage))[source * NUM_HEADS + head];
-                const int power = largest[i] - exponent - PRODUCT_BIAS;
-                const float scaled = weight * power_of_two(max(power, -127));
-                const float magnitude = fabsf(scaled);
-                const bool fits =
-                    weight == 0.f || (power >= -127 && magnitude >= MIN_WEIGHT && magnitude <= MAX_WEIGHT);
-                tame = tame && fits;
-                shared_pointer<float>(layout.scaled_weights())[slot * NUM_HEADS + head] = fits ? scaled : 0.f;
-            }
-        }
-        tame = __all_sync(FULL_WARP, tame);
-        if (lane_id() == 0) {
-            const int limit = shared_pointer<int>(layout.limits(stage))[source];
-            shared_pointer<int>(layout.exponents())[slot] = exponent - 2 * 127; /* the biases of both scales */
-            shared_pointer<int>(layout.tame_limits())[slot] = tame && slot < NEXT_N ? limit : 0;
-        }
-    }
-
-    /* One lane: its part of a row of B, K-major and swizzled over its own width as TMA would. */
-    __device__ __forceinline__ void expand(int slot, int head, int quad_lane) const {
-        const int source = min(slot, NEXT_N - 1);
-        const int row = slot * NUM_HEADS + head;
-        const u32 shift = shared_pointer<u32>(layout.shifts())[row] >> (8 * group_of(quad_lane)) & 15;
-        const uint2 table = shared_pointer<uint2>(layout.table())[shift];
-        u32 words[LANE_WORDS];
-        load_words(words, shared_pointer<unsigned char>(layout.q(stage) + (source * NUM_HEADS + head) * ROW_BYTES),
-                   quad_lane);
-        const int flip = HEAD_DIM == 128 ? row & 7 : row >> 1 & 3; /* of the 16-byte chunks */
-        u32 *destination = shared_pointer<u32>(layout.expanded() + row * HEAD_DIM);
-#pragma unroll
-        for (int step = 0; step < STEPS; step++) {
-            const E4m3Octet bytes = e2m1_to_e4m3(words[step], table);
-            destination[4 * (2 * step ^ flip) + quad_lane] = bytes.low;
-            destination[4 * ((2 * step + 1) ^ flip) + quad_lane] = bytes.high;
-        }
-    }
-
-    __device__ __forceinline__ void run(int thread) const {
-        for (int slot = thread / 32; slot < SLOTS; slot += MATH_WARPS)
-            prepare_slot(slot);
-        named_barrier_sync(1, MATH_THREADS);
-        for (int unit = thread; unit < SLOTS * NUM_HEADS * 4; unit += MATH_THREADS)
-            expand(unit / (4 * NUM_HEADS), unit / 4 % NUM_HEADS, unit % 4);
-        fence_async_shared();
-        named_barrier_sync(1, MATH_THREADS);
-    }
-};
-
-/* ---- Keys ----------------------------------------------------------------------------------------------------- */
 
 /* A math warp's first row of a tile. */
 __device__ __forceinline__ int warp_row() {
     return static_cast<int>(threadIdx.x / 32) * 16;
 }
 
-/* Row r of the tile in a stage. */
-__device__ __forceinline__ const unsigned char *key(const Layout &layout, int stage, int r) {
-    return shared_pointer<unsigned char>(layout.k(stage)) + r * ROW_BYTES;
+/* Row r of the tile in the KV stage at an address. */
+__device__ __forceinline__ u32 key_at(u32 stage, int r) {
+    return stage + r * ROW_BYTES;
 }
 
 /* Its scales, if the tile starts at token `start`. */
-__device__ __forceinline__ const unsigned char *key_scales(const Layout &layout, int stage, int r, int start) {
-    const unsigned char *scales = shared_pointer<unsigned char>(layout.scales(stage));
+__device__ __forceinline__ u32 key_scales_at(u32 stage, int r, int start) {
+    const u32 scales = stage + Layout::SCALES_AT;
     if constexpr (SCALES_INTERLEAVED) {
         const int token = start % BLOCK_SIZE + r;
         return scales + (token % (BLOCK_SIZE / 4) * 4 + token / (BLOCK_SIZE / 4)) * GROUPS;
@@ -364,11 +262,6 @@ __device__ __forceinline__ u32 max_pair(u32 x, u32 y) {
     asm("max.u16x2 %0, %1, %2;" : "=r"(z) : "r"(x), "r"(y));
     return z;
 }
-__device__ __forceinline__ u32 min_pair(u32 x, u32 y) {
-    u32 z;
-    asm("min.u16x2 %0, %1, %2;" : "=r"(z) : "r"(x), "r"(y));
-    return z;
-}
 __device__ __forceinline__ u32 quad_or(u32 x) {
     x |= __shfl_xor_sync(FULL_WARP, x, 1);
     return x | __shfl_xor_sync(FULL_WARP, x, 2);
@@ -379,121 +272,151 @@ __device__ __forceinline__ u32 quad_or(u32 x) {
 struct ScalePair {
     u32 largest, shifts;
 
-    __device__ __forceinline__ ScalePair(const unsigned char *first, const unsigned char *second, int quarter) {
+    /* `first` and `second`: where the scales of either row are in shared memory. */
+    __device__ __forceinline__ ScalePair(u32 first, u32 second, u32 own_selector) {
         constexpr u32 BYTES = 0x00ff00ffu;
         u32 own;
         if constexpr (GROUPS == 4) {
-            const u32 x = *reinterpret_cast<const u32 *>(first);
-            const u32 y = *reinterpret_cast<const u32 *>(second);
+            const u32 x = load_shared<u32>(first);
+            const u32 y = load_shared<u32>(second);
             const u32 lower = permute_bytes(x, y, 0x5410);
             const u32 upper = permute_bytes(x, y, 0x7632);
             largest = max_pair(max_pair(lower & BYTES, lower >> 8 & BYTES), max_pair(upper & BYTES, upper >> 8 & BYTES));
-            own = permute_bytes(x, y, static_cast<u32>(quarter * 0x1111 + 0x4400)) & BYTES;
+            own = permute_bytes(x, y, own_selector) & BYTES;
         } else {
-            const u32 both = *reinterpret_cast<const unsigned short *>(first) |
-                             static_cast<u32>(*reinterpret_cast<const unsigned short *>(second)) << 16;
+            const u32 both =
+                load_shared<unsigned short>(first) | static_cast<u32>(load_shared<unsigned short>(second)) << 16;
             largest = max_pair(both & BYTES, both >> 8 & BYTES);
-            own = both >> (8 * group_of(quarter)) & BYTES;
+            own = permute_bytes(both, 0, own_selector);
         }
         shifts = largest - own;
     }
 
-    /* Bit 15 of a half is set if a shift is above MAX_SHIFT or a scale is NaN. */
+    /* The bytes that are a lane's quarter's, for permute_bytes. */
+    __device__ __forceinline__ static u32 selector(int quarter) {
+        return GROUPS == 4 ? quarter * 0x1111 + 0x4400 : group_of(quarter) * 0x0101 + 0x4240;
+    }
+
+    /* Some of these bits are set if a shift is above MAX_SHIFT or a scale is NaN. */
+    static constexpr u32 SUSPICIOUS = 0x80008000u;
+
     __device__ __forceinline__ u32 suspicious() const {
-        return ((shifts + 0x7ff17ff1u) | (largest + 0x7f017f01u)) & 0x80008000u;
+        return (shifts + (0x7fffu - MAX_SHIFT) * 0x10001u) | (largest + (0x8000u - NAN_SCALE) * 0x10001u);
     }
 };
 
-/* ---- Wild scores ---------------------------------------------------------------------------------------------- */
-
-/* Scores a token against a slot from the packed numbers, by one warp: lanes deal out the heads. */
-__device__ __forceinline__ float score_apart(const unsigned char *key, const unsigned char *key_scales,
-                                          const unsigned char *queries, const unsigned char *query_scales,
-                                          const float *weights) {
-    float sum = 0.f;
-#pragma unroll 1
-    for (int head = lane_id(); head < NUM_HEADS; head += 32) {
-        const u32 *q = reinterpret_cast<const u32 *>(queries + head * ROW_BYTES);
-        const u32 *k = reinterpret_cast<const u32 *>(key);
-        float score = 0.f;
-#pragma unroll 1
-        for (int group = 0; group < GROUPS; group++) {
-            const int q_scale = query_scales[4 * head + group];
-            const int k_scale = key_scales[group];
-            int dot = 0; /* times 4 */
-#pragma unroll 1
-            for (int word = 0; word < 4; word++)
-                dot += e2m1_dot(q[4 * group + word], k[4 * group + word]);
-            score += q_scale == NAN_SCALE || k_scale == NAN_SCALE
-                         ? __int_as_float(0x7fffffff)
-                         : scale_by_power(0.25f * static_cast<float>(dot), q_scale + k_scale - 2 * 127);
-        }
-        float positive;
-        asm("max.NaN.f32 %0, %1, 0f00000000;" : "=f"(positive) : "f"(score));
-        sum = __fmaf_rn(weights[head], positive, sum);
-    }
-#pragma unroll
-    for (int step = 16; step > 0; step /= 2)
-        sum += __shfl_xor_sync(FULL_WARP, sum, step);
-    return sum;
-}
-
-/* The wild scores of this warp's 16 rows: those of `wild` tokens (bit 0: row lane / 4, bit 1: 8 rows on) and of wild slots.
- * Nothing of it is kept in the registers of the usual case. */
-__device__ __forceinline__ void score_wild(const CommonArguments &args, Layout layout, int kv_stage, int q_stage, int request,
-                                        int start, u32 wild) {
-    const u32 lower = __ballot_sync(FULL_WARP, wild & 1);
-    const u32 upper = __ballot_sync(FULL_WARP, wild & 2);
-#pragma unroll 1
-    for (int i = 0; i < 16; i++) {
-        const bool wild_token = (i < 8 ? lower >> (4 * i) : upper >> (4 * (i - 8))) & 1;
-        const int r = warp_row() + i;
-#pragma unroll 1
-        for (int slot = 0; slot < NEXT_N; slot++) {
-            const int limit = shared_pointer<int>(layout.limits(q_stage))[slot];
-            const bool wild_slot = shared_pointer<int>(layout.tame_limits())[slot] != limit;
-            if (start + r >= limit || !(wild_token || wild_slot))
-                continue;
-            const int first_head = slot * NUM_HEADS;
-            const float score = score_apart(key(layout, kv_stage, r), key_scales(layout, kv_stage, r, start),
-                                            shared_pointer<unsigned char>(layout.q(q_stage)) + first_head * ROW_BYTES,
-                                            shared_pointer<unsigned char>(layout.q_scales(q_stage)) + first_head * 4,
-                                            shared_pointer<float>(layout.weights(q_stage)) + first_head);
-            if (lane_id() == 0)
-                args.out[(static_cast<i64>(request) * NEXT_N + slot) * args.out_stride + start + r] =
-                    convert<Output>(score);
-        }
-    }
-}
+#include "lib/mxfp4_queries_sm90.cuh"
+#include "lib/mxfp4_wild_sm90.cuh"
 
 /* ---- Math ----------------------------------------------------------------------------------------------------- */
+
+/* Sums over the heads of a chunk's slots, and the weights for them. One lane ends up with one row (token) of one slot: lane & 1
+ * chooses between rows r and r + 8 of its quad, lane & 2 between the slots of a pair. */
+template <bool ON_TENSOR_CORES> struct HeadSums;
+
+template <> struct HeadSums<false> {
+    HeadWeights<NUM_HEADS, SLOTS, false> weights;
+    RowPair sums[CHUNK_SLOTS];
+
+    __device__ __forceinline__ void load_weights(const Layout &layout) {
+        weights.load(shared_pointer<float>(layout.made_weights()), SLOTS - 1);
+    }
+    __device__ __forceinline__ void clear() {
+#pragma unroll
+        for (int s = 0; s < CHUNK_SLOTS; s++)
+            sums[s] = RowPair{0.f, 0.f};
+    }
+    /* `slot`: the chunk's first. */
+    __device__ __forceinline__ void sum(const float *acc, int slot) {
+#pragma unroll
+        for (int s = 0; s < CHUNK_SLOTS; s++)
+            sums[s] = head_sum<NUM_HEADS>(acc, s, weights, slot + s);
+    }
+    /* Of the pair of slots from the chunk's slot s on. */
+    __device__ __forceinline__ float own(int s) const {
+        const bool upper = lane_id() & 2;
+        const float low = reduce_rows(sums[s]);
+        const float high = s + 1 < CHUNK_SLOTS ? reduce_rows(sums[s + 1]) : low;
+        return (upper ? high : low) + __shfl_xor_sync(FULL_WARP, upper ? low : high, 2);
+    }
+};
+
+template <> struct HeadSums<true> {
+    static constexpr bool HELD = CHUNKS == 1 && CHUNK_SLOTS * NUM_HEADS <= 128; /* in registers */
+    static constexpr int PAIRS = (CHUNK_SLOTS + 1) / 2;
+
+    u32 own_weights[2]; /* of the first slot, if that had an even and an odd number */
+    u32 held[HELD ? CHUNK_SLOTS : 1][NUM_HEADS / 8];
+    float sums[PAIRS][4];
+
+    __device__ __forceinline__ void load(u32 (&words)[NUM_HEADS / 8], int slot, int odd) const {
+        SplitWeights<NUM_HEADS>::load(words, own_weights[odd] + slot * (Layout::MADE_WEIGHTS_WORDS * 4));
+    }
+    __device__ __forceinline__ void load_weights(const Layout &layout) {
+        own_weights[0] = layout.made_weights() + SplitWeights<NUM_HEADS>::own(false);
+        own_weights[1] = layout.made_weights() + SplitWeights<NUM_HEADS>::own(true);
+#pragma unroll
+        for (int s = 0; HELD && s < CHUNK_SLOTS; s++)
+            load(held[s], s, s & 1);
+    }
+    __device__ __forceinline__ void clear() {
+#pragma unroll
+        for (int i = 0; i < PAIRS; i++)
+            sums[i][0] = sums[i][1] = sums[i][2] = sums[i][3] = 0.f;
+    }
+    __device__ __forceinline__ void sum(const float *acc, int slot) {
+        clear();
+#pragma unroll
+        for (int s = 0; s < CHUNK_SLOTS; s++) {
+            if constexpr (HELD) {
+                add_heads<NUM_HEADS>(sums[s / 2], acc + s * (NUM_HEADS / 2), held[s]);
+            } else {
+                u32 words[NUM_HEADS / 8];
+                load(words, slot + s, s & 1);
+                add_heads<NUM_HEADS>(sums[s / 2], acc + s * (NUM_HEADS / 2), words);
+            }
+        }
+    }
+    __device__ __forceinline__ float own(int s) const {
+        return own_sum(sums[s / 2]);
+    }
+};
 
 /* The math warpgroup: scores every tile for all query slots, a chunk of slots at a time. */
 struct Scorer {
     typedef WgmmaA<CHUNK_SLOTS * NUM_HEADS> Mma;
     static constexpr int NO_TOKEN = 0x7fffffff;
+    static constexpr bool ONE_PAIR = CHUNKS == 1 && CHUNK_SLOTS <= 2; /* then its limit and exponent are in registers */
 
     const CommonArguments &args;
     const Layout &layout;
-    RingCursor kv, q;
 
-    /* In stage 0, of this lane's part of row r: keys, and scales. */
-    u32 first_keys, first_scales;
-    u32 shift_table;
+    /* KV and Q stages in their rings. */
+    u32 stage, parity, ring_end;
+    RingCursor q;
+
+    /* In a stage, this lane's part of row r: keys, and scales. */
+    u32 own_key, own_scales;
+    u32 own_selector; /* of its quarter's scales */
+    u32 own_largest;  /* of its row's largest scale, in Keys::largest */
 
     /* Of the current request. */
-    HeadWeights<NUM_HEADS, SLOTS, false> weights;
+    HeadSums<SUMS_ON_TENSOR_CORES> heads; /* its sums are of the chunk that is not stored yet */
     const int *limits;    /* of this lane's slot in the first pair of slots; 0 for wild ones */
-    const int *exponents; /* likewise */
+    const float *powers;  /* likewise */
+    int own_limit;
+    float own_power;
     Output *row;          /* likewise */
     int request;
-    bool any_wild_slot;
+    u32 suspicious_slot;  /* ScalePair::SUSPICIOUS if there are wild slots */
+    u32 expanded;         /* where the queries are */
 
-    /* The chunk whose heads are summed in every lane, but not yet over the lanes, nor stored. */
-    RowPair sums[CHUNK_SLOTS];
+    int next_own_token; /* of this lane in the next tile */
+
+    /* The chunk whose heads are summed, but not stored. */
     int slot;     /* its first */
     int token;    /* of this lane in its tile; NO_TOKEN: there is no such chunk, or the token is wild */
-    int exponent; /* of the token */
+    float power;  /* its scale */
 
     /* The keys of two rows, as wgmma's A operand. */
     struct Keys {
@@ -502,8 +425,6 @@ struct Scorer {
         u32 suspicious; /* of the scales that this lane has seen */
     };
 
-    /* In the end a lane holds one row (token) of one slot: lane & 1 chooses between rows r and r + 8 of its quad, lane & 2
-     * between the slots of a pair. */
     __device__ __forceinline__ static int tile_row() {
         return warp_row() + lane_id() / 4 + (lane_id() & 1) * 8;
     }
@@ -516,24 +437,22 @@ struct Scorer {
 
     __device__ __forceinline__ Keys load_keys(int start) const {
         Keys keys;
-        const unsigned char *numbers = shared_pointer<unsigned char>(first_keys + kv.stage * K_BYTES);
-        u32 words[2][LANE_WORDS];
-        load_words(words[0], numbers, 0);
-        load_words(words[1], numbers + 8 * ROW_BYTES, 0);
-        const unsigned char *scale = shared_pointer<unsigned char>(first_scales + kv.stage * SCALE_BYTES);
+        u32 scale = stage + own_scales;
         if (SCALES_INTERLEAVED)
             scale += start / TILE_TOKENS % 2 * 2 * GROUPS;
-        const ScalePair scales(scale, scale + EIGHT_ROWS_OF_SCALES, lane_id() & 3);
+        const ScalePair scales(scale, scale + EIGHT_ROWS_OF_SCALES, own_selector);
+        u32 words[2][LANE_WORDS];
+        load_words(words[0], stage + own_key, 0);
+        load_words(words[1], stage + own_key + 8 * ROW_BYTES, 0);
         keys.largest = scales.largest;
         keys.suspicious = scales.suspicious();
-        const u32 shifts = min_pair(scales.shifts, MAX_SHIFT * 0x10001u);
-        const uint2 *table = shared_pointer<uint2>(shift_table);
 #pragma unroll
         for (int half = 0; half < 2; half++) {
-            const uint2 entry = table[half == 0 ? shifts & 0xffff : shifts >> 16];
+            /* Of a wild token this is garbage, which is not stored. */
+            const uint2 table = e5m2_table(half == 0 ? scales.shifts & 0xffff : scales.shifts >> 16);
 #pragma unroll
             for (int step = 0; step < STEPS; step++) {
-                const E4m3Octet bytes = e2m1_to_e4m3(words[half][step], entry);
+                const E5m2Octet bytes = e2m1_to_e5m2(words[half][step], table);
                 keys.a[step][half] = bytes.low;
                 keys.a[step][half + 2] = bytes.high;
             }
@@ -545,13 +464,13 @@ struct Scorer {
      * that is too far below the largest needs no scale, though. */
     __device__ __forceinline__ u32 wild_rows(int start) const {
         const int r = warp_row() + lane_id() / 4;
-        const unsigned char *first = key_scales(layout, kv.stage, r, start);
-        const ScalePair scales(first, first + EIGHT_ROWS_OF_SCALES, lane_id() & 3);
+        const u32 first = key_scales_at(stage, r, start);
+        const ScalePair scales(first, first + EIGHT_ROWS_OF_SCALES, own_selector);
         u32 wild = 0;
 #pragma unroll
         for (int half = 0; half < 2; half++) {
             u32 words[LANE_WORDS];
-            load_words(words, key(layout, kv.stage, r + 8 * half), lane_id() & 3);
+            load_words(words, key_at(stage, r + 8 * half), lane_id() & 3);
             u32 any = 0;
 #pragma unroll
             for (int i = 0; i < LANE_WORDS; i++)
@@ -569,27 +488,19 @@ struct Scorer {
     __device__ __forceinline__ void store_sums() {
 #pragma unroll
         for (int s = 0; s < CHUNK_SLOTS; s += 2) {
-            const float low = reduce_rows(sums[s]);
-            float kept = low;
-            float sent = low;
-            if (s + 1 < CHUNK_SLOTS) {
-                const float high = reduce_rows(sums[s + 1]);
-                kept = upper_slot() ? high : low;
-                sent = upper_slot() ? low : high;
-            }
-            const bool stores = s + 1 < CHUNK_SLOTS || !upper_slot();
-            const float sum = kept + __shfl_xor_sync(FULL_WARP, sent, 2);
-            store_if(stores && token < limits[slot + s], row + (slot + s) * args.out_stride + token,
-                     scale_by_power(sum, exponent + (stores ? exponents[slot + s] : 0)));
+            const bool has_slot = s + 1 < CHUNK_SLOTS || !upper_slot();
+            const int limit = ONE_PAIR ? own_limit : has_slot ? limits[slot + s] : 0;
+            const float slot_power = ONE_PAIR ? own_power : has_slot ? powers[slot + s] : 0.f;
+            store_if(token < limit, row + (slot + s) * args.out_stride + token, heads.own(s) * slot_power * power);
         }
     }
 
     /* Multiplies and sums the chunk from `next_slot` on; meanwhile the chunk before it is stored. There may be none: then
      * its stores are off, rather than branched around, because ptxas serialises wgmmas that are in flight over a branch
      * (advice C7518). */
-    __device__ __forceinline__ void score_chunk(Keys &keys, int next_slot, int next_token, int next_exponent) {
+    __device__ __forceinline__ void score_chunk(Keys &keys, int next_slot, int next_token, float next_power) {
         float acc[Mma::REGISTERS];
-        const u64 b = wgmma_descriptor<HEAD_DIM>(layout.expanded() + static_cast<u32>(next_slot * NUM_HEADS * HEAD_DIM));
+        const u64 b = wgmma_descriptor<HEAD_DIM>(expanded + static_cast<u32>(next_slot * NUM_HEADS * HEAD_DIM));
         /* All keys are expanded before the first wgmma: ptxas would serialise them to expand some in between. */
 #pragma unroll
         for (int step = 0; step < STEPS; step++) {
@@ -607,39 +518,40 @@ struct Scorer {
         store_sums();
         slot = next_slot;
         token = next_token;
-        exponent = next_exponent;
+        power = next_power;
 
         wgmma_wait_all();
 #pragma unroll
         for (int i = 0; i < Mma::REGISTERS; i++)
             wgmma_pin(acc[i]);
-#pragma unroll
-        for (int s = 0; s < CHUNK_SLOTS; s++)
-            sums[s] = head_sum<NUM_HEADS>(acc, s, weights, next_slot + s);
+        heads.sum(acc, next_slot);
     }
 
     __device__ __forceinline__ void score_tile(int start) {
-        mbarrier_wait(layout.full(kv.stage), kv.parity);
+        mbarrier_wait(stage + Layout::FULL_AT, parity);
         Keys keys = load_keys(start);
-        const bool odd = lane_id() & 1;
-        const int next_exponent = static_cast<int>(odd ? keys.largest >> 16 : keys.largest & 0xffff);
-        score_chunk(keys, 0, start + tile_row(), next_exponent);
+        const float next_power = scale_value(permute_bytes(keys.largest, 0, own_largest));
+        score_chunk(keys, 0, next_own_token, next_power);
         /* Seldom; and only now, as to know it before the first wgmma would delay that. */
-        if (any_wild_slot || __any_sync(FULL_WARP, keys.suspicious != 0)) {
+        if (__any_sync(FULL_WARP, (keys.suspicious | suspicious_slot) & ScalePair::SUSPICIOUS)) {
             const u32 wild = wild_rows(start);
-            score_wild(args, layout, kv.stage, q.stage, request, start, wild);
-            if (wild >> (odd ? 1 : 0) & 1)
+            score_wild(args, layout, stage, q.stage, request, start, wild);
+            if (wild >> (lane_id() & 1) & 1)
                 token = NO_TOKEN;
         }
         __syncwarp();
         if (lane_id() == 0)
-            mbarrier_arrive(layout.empty(kv.stage));
-        kv.advance(args.stages);
+            mbarrier_arrive(stage + Layout::EMPTY_AT);
+        stage += Layout::STAGE_BYTES;
+        if (stage == ring_end) {
+            stage = layout.stage(0);
+            parity ^= 1;
+        }
         if constexpr (CHUNKS > 1) {
             const int next_token = token;
 #pragma unroll 1
             for (int next_slot = CHUNK_SLOTS; next_slot < SLOTS; next_slot += CHUNK_SLOTS)
-                score_chunk(keys, next_slot, next_token, next_exponent);
+                score_chunk(keys, next_slot, next_token, next_power);
         }
     }
 
@@ -647,33 +559,47 @@ struct Scorer {
         named_barrier_sync(1, MATH_THREADS); /* every warp's products of the request before are done */
         QueryExpander{layout, q.stage}.run(static_cast<int>(threadIdx.x));
         const int lane_slot = upper_slot() ? 1 : 0;
-        weights.load(shared_pointer<float>(layout.scaled_weights()), SLOTS - 1);
         limits = shared_pointer<int>(layout.tame_limits()) + lane_slot;
-        exponents = shared_pointer<int>(layout.exponents()) + lane_slot;
+        powers = shared_pointer<float>(layout.powers()) + lane_slot;
+        if (ONE_PAIR) {
+            own_limit = lane_slot < CHUNK_SLOTS ? *limits : 0;
+            own_power = lane_slot < CHUNK_SLOTS ? *powers : 0.f;
+        }
         request = note.request;
         row = args.out + (static_cast<i64>(request) * NEXT_N + lane_slot) * args.out_stride;
         keep(row);
-        any_wild_slot = false;
+        next_own_token = note.token + tile_row();
+        suspicious_slot = 0;
 #pragma unroll
-        for (int s = 0; s < NEXT_N; s++)
-            any_wild_slot |= shared_pointer<int>(layout.tame_limits())[s] != shared_pointer<int>(layout.limits(q.stage))[s];
+        for (int s = 0; s < NEXT_N; s++) {
+            if (shared_pointer<int>(layout.tame_limits())[s] != shared_pointer<int>(layout.limits(q.stage))[s])
+                suspicious_slot = ScalePair::SUSPICIOUS;
+        }
+        keep(suspicious_slot);
         slot = 0;
         token = NO_TOKEN;
-        exponent = 0;
-#pragma unroll
-        for (int s = 0; s < CHUNK_SLOTS; s++)
-            sums[s] = RowPair{0.f, 0.f};
+        power = 0.f;
+        heads.load_weights(layout);
+        heads.clear();
     }
 
     __device__ __forceinline__ void run() {
         const int r = warp_row() + lane_id() / 4;
-        const int quad_lane = lane_id() & 3;
-        first_keys = shared_address(key(layout, 0, r)) + quad_lane * 4 * LANE_WORDS;
-        first_scales = shared_address(key_scales(layout, 0, r, 0));
-        keep(first_keys);
-        keep(first_scales);
-        shift_table = layout.table();
-        keep(shift_table);
+        own_key = key_at(0, r) + (lane_id() & 3) * 4 * LANE_WORDS;
+        own_scales = key_scales_at(0, r, 0);
+        own_selector = ScalePair::selector(lane_id() & 3);
+        own_largest = lane_id() & 1 ? 0x4442 : 0x4440;
+        stage = layout.stage(0);
+        parity = 0;
+        expanded = __shfl_sync(FULL_WARP, layout.expanded(), 0);
+        ring_end = layout.stage(args.stages);
+        keep(own_key);
+        keep(own_scales);
+        if (CHUNKS == 1) { /* else registers are short */
+            keep(own_selector);
+            keep(own_largest);
+        }
+        keep(ring_end);
         for (;; q.advance(Q_STAGES)) {
             mbarrier_wait(layout.q_full(q.stage), q.parity);
             const RequestNote note = *shared_pointer<RequestNote>(layout.note(q.stage));
@@ -681,7 +607,8 @@ struct Scorer {
                 break;
             start_request(note);
             int start = note.token;
-            for (int tile = 0; tile < note.tiles; tile++, start += args.ctas_per_sm * TILE_TOKENS)
+            const int step = args.ctas_per_sm * TILE_TOKENS;
+            for (int tile = 0; tile < note.tiles; tile++, start += step, next_own_token += step)
                 score_tile(start);
             store_sums();
             mbarrier_arrive(layout.q_empty(q.stage)); /* by every lane, as all have read the stage */
@@ -692,7 +619,7 @@ struct Scorer {
 extern "C" __global__ void __launch_bounds__(THREADS, MAX_CTAS_PER_SM)
     fp4_paged_mqa_logits(const __grid_constant__ Arguments arguments) {
     const CommonArguments &args = arguments.common;
-    const Layout layout{shared_address(shared_memory), args.stages};
+    const Layout layout{shared_address(shared_memory)};
     const int thread = static_cast<int>(threadIdx.x);
     const int warp = thread / 32;
 
@@ -702,8 +629,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, MAX_CTAS_PER_SM)
     }
     if (warp == 1) {
         for (int i = lane_id(); i < args.stages; i += 32) {
-            mbarrier_init(layout.full(i), 1);
-            mbarrier_init(layout.empty(i), MATH_WARPS);
+            mbarrier_init(layout.stage(i) + Layout::FULL_AT, 1);
+            mbarrier_init(layout.stage(i) + Layout::EMPTY_AT, MATH_WARPS);
         }
         if (lane_id() < Q_STAGES) {
             mbarrier_init(layout.q_full(lane_id()), 1);
@@ -711,8 +638,6 @@ extern "C" __global__ void __launch_bounds__(THREADS, MAX_CTAS_PER_SM)
         }
         mbarrier_init_fence();
     }
-    if (warp == 2 && lane_id() <= MAX_SHIFT)
-        shared_pointer<uint2>(layout.table())[lane_id()] = e4m3_table_entry(lane_id());
 
     grid_dependency_wait();
     grid_dependency_trigger();

@@ -13,7 +13,6 @@ enum {
     MAX_COLUMNS = 192, /* of one wgmma: half as many accumulators leave room for a tile's expanded keys */
     MIN_STAGES = 4,    /* below, loads no longer cover the latency of memory */
     GOOD_STAGES = 6,   /* a second Q stage must leave so many */
-    SHIFT_TABLE_BYTES = 128,
     CHUNK_TABLE_BYTES = 512 * 4,
 };
 
@@ -24,6 +23,11 @@ typedef struct cta_shape {
     int q_stages;
 } cta_shape;
 
+/* Of a head, as the template makes it: two float16 numbers and a zero for the tensor cores, which sum 16-bit scores. */
+static int weight_bytes(const attns_problem *p) {
+    return p->out_dtype == ATTNS_DTYPE_F32 ? 4 : 3 * 2;
+}
+
 /* Shared memory of one CTA apart from its KV stages; laid out as in the template. */
 static int fixed_bytes(const attns_problem *p, const cta_shape *shape) {
     const int heads = p->next_n * p->num_heads;
@@ -32,17 +36,18 @@ static int fixed_bytes(const attns_problem *p, const cta_shape *shape) {
     const int loaded =
         heads * (p->head_dim / 2 + 2 * 4) + attns_round_up(p->next_n * 4, 16); /* queries, scales, weights */
     const int note_and_barriers = 32;
-    const int made =
-        expanded_heads * 2 * 4 + 2 * attns_round_up(expanded_slots * 4, 16); /* shifts and weights, slots */
-    return attns_round_up(expanded_heads * p->head_dim, 1024) + shape->q_stages * (loaded + note_and_barriers) + made +
-           SHIFT_TABLE_BYTES + CHUNK_TABLE_BYTES;
+    const int made = expanded_heads * (4 + weight_bytes(p)) + 2 * attns_round_up(expanded_slots * 4, 16);
+    return attns_round_up(attns_round_up(expanded_heads * p->head_dim, 1024) +
+                              shape->q_stages * (loaded + note_and_barriers) + made + CHUNK_TABLE_BYTES,
+                          128);
 }
 
+/* Numbers, scales, barriers; TMA writes to multiples of 128 bytes. */
 static int stage_bytes(const attns_problem *p) {
     const int box_tokens = p->block_size < TILE_TOKENS ? p->block_size : TILE_TOKENS;
     const int scales = (p->kv_sf_interleaved ? p->block_size : box_tokens) * (p->head_dim / 32);
-    const int pitch = scales < 128 ? 128 : scales; /* TMA writes to multiples of 128 bytes */
-    return TILE_TOKENS * p->head_dim / 2 + TILE_TOKENS / box_tokens * pitch + 16;
+    const int pitch = scales < 128 ? 128 : scales;
+    return TILE_TOKENS * p->head_dim / 2 + TILE_TOKENS / box_tokens * pitch + 128;
 }
 
 static int stages_that_fit(const attns_problem *p, const attns_target *target, const cta_shape *shape,

@@ -25,7 +25,9 @@
  *
  * Hopper's fp4 kernel lets the FP8 tensor cores add, relative to each token's and head's largest scale, which shifts
  * exponents and nothing else. So e_h is that of fp8, with the products' scales in them and with K steps as the kernel
- * makes them: step j takes the 8 dims from 8j on of each quarter of D.
+ * makes them: step j takes the 8 dims from 8j on of each quarter of D. For scores of 16 bits it also rounds relu_h to
+ * float16, which is 2^-11 of it and never subnormal, and keeps weights to 16 bits or more: e_h grows by
+ * (2^-11 + 2^-16) (relu_h + e_h).
  *
  * ReLU does not enlarge an error. The float32 epilogue rounds a product and at most H sums per head:
  *     E = sum_h |w_h| e_h + (H + 4) 2^-24 sum_h |w_h| (relu_h + e_h).
@@ -393,6 +395,8 @@ static double fp4_bound(const struct logits_case *c, const float *q, const doubl
         double error = (c->head_dim + 16) * 0x1p-23 * all + c->head_dim * 0x1p-149;
         if (fp4_sums == LOGITS_FP4_ON_FP8_TENSOR_CORES)
             error += fp4_error_on_fp8_tensor_cores(c->head_dim, q, q_scales, k, k_scales);
+        if (fp4_sums == LOGITS_FP4_ON_FP8_TENSOR_CORES && c->out_dtype != ATTNS_DTYPE_F32)
+            error += (0x1p-11 + 0x1p-16) * (fmax(dot, 0) + error);
         double weight = fabs((double)w[h]);
         weighted_errors += weight * error;
         weighted_relu += weight * (fmax(dot, 0) + error);
