@@ -26,6 +26,7 @@ constexpr int NUM_HEADS = @NUM_HEADS@;
 constexpr int HEAD_DIM = @HEAD_DIM@;
 constexpr int BLOCK_SIZE = @BLOCK_SIZE@;
 constexpr int NEXT_N = @NEXT_N@;
+constexpr int MATH_WARPGROUPS = @MATH_WARPGROUPS@;
 constexpr int MAX_CTAS_PER_SM = @MAX_CTAS_PER_SM@; /* the launch may use fewer */
 constexpr int Q_STAGES = @Q_STAGES@;
 constexpr int CHUNK_SLOTS = @CHUNK_SLOTS@;         /* query slots in one wgmma */
@@ -42,9 +43,10 @@ WGMMA_DEFINE_A(float, F32, @CHUNK_N@, @CHUNK_REGISTERS@, "@CHUNK_A@", "@CHUNK_B@
 #include "lib/head_sum.cuh"
 #include "lib/head_sum_mma.cuh"
 
-constexpr int MATH_WARPS = 4;
+constexpr int STAGE_TILES = MATH_WARPGROUPS; /* one for each */
+constexpr int MATH_WARPS = 4 * MATH_WARPGROUPS;
 constexpr int MATH_THREADS = 32 * MATH_WARPS;
-constexpr int THREADS = MATH_THREADS + 32;
+constexpr int THREADS = MATH_THREADS + 32 * STAGE_TILES;
 constexpr int SLOTS = CHUNKS * CHUNK_SLOTS; /* with those that only fill up the last chunk: copies of the last slot */
 constexpr int GROUPS = HEAD_DIM / 32;       /* scales of a token or head */
 constexpr int STEPS = HEAD_DIM / 32;        /* of K in wgmma */
@@ -102,9 +104,10 @@ struct Layout {
     static constexpr u32 CHUNK_TILES = TAME_LIMITS + ALL_SLOT_BYTES;
     static constexpr u32 RING = (CHUNK_TILES + MAX_CHUNKS * 4 + 127) / 128 * 128;
 
-    /* In a KV stage. */
+    /* In a tile, and in a KV stage. */
     static constexpr u32 SCALES_AT = K_BYTES;
-    static constexpr u32 FULL_AT = SCALES_AT + SCALE_BYTES;
+    static constexpr u32 TILE_BYTES = SCALES_AT + SCALE_BYTES;
+    static constexpr u32 FULL_AT = STAGE_TILES * TILE_BYTES;
     static constexpr u32 EMPTY_AT = FULL_AT + 8;
     static constexpr u32 STAGE_BYTES = FULL_AT + 128;
 
@@ -162,6 +165,7 @@ template <class T> __device__ __forceinline__ T *shared_pointer(u32 address) {
 struct Loader {
     const Arguments &args;
     const Layout &layout;
+    int index; /* of the producer warp, and of its tile in a stage */
     RingCursor kv, q;
 
     __device__ __forceinline__ void load_request(const RequestNote &note) {
@@ -190,19 +194,25 @@ struct Loader {
     __device__ __forceinline__ void load_tile(int token, const int (&blocks)[BOXES]) {
         const u32 stage = layout.stage(kv.stage);
         const u32 full = stage + Layout::FULL_AT;
+        const u32 tile = stage + static_cast<u32>(index) * Layout::TILE_BYTES;
         mbarrier_wait(stage + Layout::EMPTY_AT, kv.parity ^ 1);
         mbarrier_arrive_expect(full, K_BYTES + BOXES * BOX_SCALE_BYTES);
         const int row = BLOCK_SIZE > TILE_TOKENS ? token % BLOCK_SIZE : 0;
 #pragma unroll
         for (int box = 0; box < BOXES; box++) {
-            tma_load_3d(stage + box * BOX_TOKENS * ROW_BYTES, &args.k, full, 0, row * ROW_BYTES / MAP_ROW_BYTES,
+            tma_load_3d(tile + box * BOX_TOKENS * ROW_BYTES, &args.k, full, 0, row * ROW_BYTES / MAP_ROW_BYTES,
                         blocks[box], EVICT_FIRST);
-            tma_load_2d(stage + Layout::SCALES_AT + box * BOX_SCALE_PITCH, &args.scales, full,
+            tma_load_2d(tile + Layout::SCALES_AT + box * BOX_SCALE_PITCH, &args.scales, full,
                         SCALES_INTERLEAVED ? 0 : row, blocks[box], EVICT_FIRST);
         }
     }
 
-    __device__ __forceinline__ void tile_loaded() {
+    __device__ __forceinline__ void skip_tile() {
+        mbarrier_wait(layout.stage(kv.stage) + Layout::EMPTY_AT, kv.parity ^ 1);
+        mbarrier_arrive(layout.stage(kv.stage) + Layout::FULL_AT);
+    }
+
+    __device__ __forceinline__ void stage_loaded() {
         kv.advance(args.common.stages);
     }
     __device__ __forceinline__ void request_loaded() {
@@ -237,17 +247,17 @@ __device__ __forceinline__ void load_words(u32 (&words)[LANE_WORDS], u32 row, in
 
 /* A math warp's first row of a tile. */
 __device__ __forceinline__ int warp_row() {
-    return static_cast<int>(threadIdx.x / 32) * 16;
+    return static_cast<int>(threadIdx.x / 32 % 4) * 16;
 }
 
-/* Row r of the tile in the KV stage at an address. */
-__device__ __forceinline__ u32 key_at(u32 stage, int r) {
-    return stage + r * ROW_BYTES;
+/* Row r of the tile at an address. */
+__device__ __forceinline__ u32 key_at(u32 tile, int r) {
+    return tile + r * ROW_BYTES;
 }
 
 /* Its scales, if the tile starts at token `start`. */
-__device__ __forceinline__ u32 key_scales_at(u32 stage, int r, int start) {
-    const u32 scales = stage + Layout::SCALES_AT;
+__device__ __forceinline__ u32 key_scales_at(u32 tile, int r, int start) {
+    const u32 scales = tile + Layout::SCALES_AT;
     if constexpr (SCALES_INTERLEAVED) {
         const int token = start % BLOCK_SIZE + r;
         return scales + (token % (BLOCK_SIZE / 4) * 4 + token / (BLOCK_SIZE / 4)) * GROUPS;
@@ -395,6 +405,7 @@ struct Scorer {
     u32 stage, parity, ring_end;
     RingCursor q;
 
+    int warpgroup; /* and its tile of a stage */
     /* In a stage, this lane's part of row r: keys, and scales. */
     u32 own_key, own_scales;
     u32 own_selector; /* of its quarter's scales */
@@ -463,14 +474,15 @@ struct Scorer {
     /* Which of the lane's two rows are wild (bit 0: row r, bit 1: row r + 8), if some scale is suspicious. A group of zeros
      * that is too far below the largest needs no scale, though. */
     __device__ __forceinline__ u32 wild_rows(int start) const {
+        const u32 tile = stage + warpgroup * Layout::TILE_BYTES;
         const int r = warp_row() + lane_id() / 4;
-        const u32 first = key_scales_at(stage, r, start);
+        const u32 first = key_scales_at(tile, r, start);
         const ScalePair scales(first, first + EIGHT_ROWS_OF_SCALES, own_selector);
         u32 wild = 0;
 #pragma unroll
         for (int half = 0; half < 2; half++) {
             u32 words[LANE_WORDS];
-            load_words(words, key_at(stage, r + 8 * half), lane_id() & 3);
+            load_words(words, key_at(tile, r + 8 * half), lane_id() & 3);
             u32 any = 0;
 #pragma unroll
             for (int i = 0; i < LANE_WORDS; i++)
@@ -527,18 +539,8 @@ struct Scorer {
         heads.sum(acc, next_slot);
     }
 
-    __device__ __forceinline__ void score_tile(int start) {
-        mbarrier_wait(stage + Layout::FULL_AT, parity);
-        Keys keys = load_keys(start);
-        const float next_power = scale_value(permute_bytes(keys.largest, 0, own_largest));
-        score_chunk(keys, 0, next_own_token, next_power);
-        /* Seldom; and only now, as to know it before the first wgmma would delay that. */
-        if (__any_sync(FULL_WARP, (keys.suspicious | suspicious_slot) & ScalePair::SUSPICIOUS)) {
-            const u32 wild = wild_rows(start);
-            score_wild(args, layout, stage, q.stage, request, start, wild);
-            if (wild >> (lane_id() & 1) & 1)
-                token = NO_TOKEN;
-        }
+    /* One arrival for each warp, once all its lanes have read. */
+    __device__ __forceinline__ void release_stage() {
         __syncwarp();
         if (lane_id() == 0)
             mbarrier_arrive(stage + Layout::EMPTY_AT);
@@ -547,6 +549,20 @@ struct Scorer {
             stage = layout.stage(0);
             parity ^= 1;
         }
+    }
+
+    __device__ __forceinline__ void score_tile(int start) {
+        Keys keys = load_keys(start);
+        const float next_power = scale_value(permute_bytes(keys.largest, 0, own_largest));
+        score_chunk(keys, 0, next_own_token, next_power);
+        /* Seldom; and only now, as to know it before the first wgmma would delay that. */
+        if (__any_sync(FULL_WARP, (keys.suspicious | suspicious_slot) & ScalePair::SUSPICIOUS)) {
+            const u32 wild = wild_rows(start);
+            score_wild(args, layout, stage + warpgroup * Layout::TILE_BYTES, q.stage, request, start, wild);
+            if (wild >> (lane_id() & 1) & 1)
+                token = NO_TOKEN;
+        }
+        release_stage();
         if constexpr (CHUNKS > 1) {
             const int next_token = token;
 #pragma unroll 1
@@ -568,7 +584,7 @@ struct Scorer {
         request = note.request;
         row = args.out + (static_cast<i64>(request) * NEXT_N + lane_slot) * args.out_stride;
         keep(row);
-        next_own_token = note.token + tile_row();
+        next_own_token = note.token + warpgroup * args.ctas_per_sm * TILE_TOKENS + tile_row();
         suspicious_slot = 0;
 #pragma unroll
         for (int s = 0; s < NEXT_N; s++) {
@@ -585,8 +601,9 @@ struct Scorer {
 
     __device__ __forceinline__ void run() {
         const int r = warp_row() + lane_id() / 4;
-        own_key = key_at(0, r) + (lane_id() & 3) * 4 * LANE_WORDS;
-        own_scales = key_scales_at(0, r, 0);
+        warpgroup = static_cast<int>(threadIdx.x) / 128;
+        own_key = key_at(warpgroup * Layout::TILE_BYTES, r) + (lane_id() & 3) * 4 * LANE_WORDS;
+        own_scales = key_scales_at(warpgroup * Layout::TILE_BYTES, r, 0);
         own_selector = ScalePair::selector(lane_id() & 3);
         own_largest = lane_id() & 1 ? 0x4442 : 0x4440;
         stage = layout.stage(0);
@@ -606,10 +623,17 @@ struct Scorer {
             if (note.tiles == 0)
                 break;
             start_request(note);
-            int start = note.token;
             const int step = args.ctas_per_sm * TILE_TOKENS;
-            for (int tile = 0; tile < note.tiles; tile++, start += step, next_own_token += step)
-                score_tile(start);
+            int start = note.token + warpgroup * step;
+            for (int tile = warpgroup; tile - warpgroup < note.tiles; tile += STAGE_TILES) {
+                mbarrier_wait(stage + Layout::FULL_AT, parity);
+                if (STAGE_TILES == 1 || tile < note.tiles)
+                    score_tile(start);
+                else
+                    release_stage();
+                start += STAGE_TILES * step;
+                next_own_token += STAGE_TILES * step;
+            }
             store_sums();
             mbarrier_arrive(layout.q_empty(q.stage)); /* by every lane, as all have read the stage */
         }
@@ -629,7 +653,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, MAX_CTAS_PER_SM)
     }
     if (warp == 1) {
         for (int i = lane_id(); i < args.stages; i += 32) {
-            mbarrier_init(layout.stage(i) + Layout::FULL_AT, 1);
+            mbarrier_init(layout.stage(i) + Layout::FULL_AT, STAGE_TILES);
             mbarrier_init(layout.stage(i) + Layout::EMPTY_AT, MATH_WARPS);
         }
         if (lane_id() < Q_STAGES) {
@@ -648,18 +672,18 @@ extern "C" __global__ void __launch_bounds__(THREADS, MAX_CTAS_PER_SM)
     const int chunks = (args.batch + chunk_length - 1) / chunk_length;
     int length = 0;
     if (args.batch <= 32) {
-        if (warp == MATH_WARPS && lane_id() < args.batch)
+        if (warp >= MATH_WARPS && lane_id() < args.batch)
             length = request_length(args, lane_id());
     } else if (args.schedule == nullptr) {
         sum_chunks(args.batch, chunk_length, warp, THREADS / 32, chunk_tiles,
                    [&](int request) { return tiles_of(request_length(args, request)); });
     }
     if (warp == MATH_WARPS && args.schedule == nullptr)
-        Producer<Loader>{args, Loader{arguments, layout}}.prefetch_table();
+        Producer<Loader>{args, Loader{arguments, layout, 0}, 0}.prefetch_table();
     __syncthreads();
 
-    if (warp == MATH_WARPS) {
-        Producer<Loader> producer{args, Loader{arguments, layout}};
+    if (warp >= MATH_WARPS) {
+        Producer<Loader> producer{args, Loader{arguments, layout, warp - MATH_WARPS}, warp - MATH_WARPS};
         producer.run(length, chunk_tiles, chunk_length, chunks);
     } else {
         Scorer{args, layout}.run();

@@ -50,6 +50,7 @@ constexpr int BOX_SCALE_PITCH = BOX_TOKENS < 32 ? 32 : BOX_TOKENS; /* floats: TM
 constexpr int SCALE_FLOATS = BOXES * BOX_SCALE_PITCH;
 
 #include "lib/arguments.cuh"
+constexpr int STAGE_TILES = 1;
 #include "lib/producer.cuh"
 
 /* Kernel argument; laid out alike in src/launch/sm90.c. */
@@ -150,7 +151,7 @@ struct Loader {
         }
     }
 
-    __device__ __forceinline__ void tile_loaded() {
+    __device__ __forceinline__ void stage_loaded() {
         kv.advance(args.common.stages);
     }
     __device__ __forceinline__ void request_loaded() {
@@ -335,11 +336,11 @@ extern "C" __global__ void __launch_bounds__(THREADS, MAX_CTAS_PER_SM)
                    [&](int request) { return tiles_of(request_length(args, request)); });
     }
     if (warp == MATH_WARPS && args.schedule == nullptr)
-        Producer<Loader>{args, Loader{arguments, layout}}.prefetch_table();
+        Producer<Loader>{args, Loader{arguments, layout}, 0}.prefetch_table();
     __syncthreads();
 
     if (warp == MATH_WARPS) {
-        Producer<Loader> producer{args, Loader{arguments, layout}};
+        Producer<Loader> producer{args, Loader{arguments, layout}, 0};
         producer.run(length, chunk_tiles, chunk_length, chunks);
     } else {
         Scorer{args, layout, warp / 4 * Scorer::SLOTS}.run();

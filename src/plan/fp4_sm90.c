@@ -3,13 +3,13 @@
  * Configuration of templates/fp4_paged_mqa_logits_sm90.cu: how many CTAs share an SM, how the heads of all query slots
  * (the N of the MMA) are cut into wgmmas, and how much shared memory goes to queries and to the KV ring. */
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "plan/kernels.h"
 #include "plan/sm90.h"
 
 enum {
     TILE_TOKENS = 64,
-    THREADS = 160,     /* a math warpgroup and a producer warp */
     MAX_COLUMNS = 192, /* of one wgmma: half as many accumulators leave room for a tile's expanded keys */
     MIN_STAGES = 4,    /* below, loads no longer cover the latency of memory */
     GOOD_STAGES = 6,   /* a second Q stage must leave so many */
@@ -18,6 +18,7 @@ enum {
 
 /* How the work of a CTA is divided. */
 typedef struct cta_shape {
+    int warpgroups;      /* that do math, each with a tile of every stage; a producer warp comes on top */
     int slots_per_chunk; /* query slots whose heads form the N of one wgmma */
     int chunks;
     int q_stages;
@@ -43,34 +44,35 @@ static int fixed_bytes(const attns_problem *p, const cta_shape *shape) {
 }
 
 /* Numbers, scales, barriers; TMA writes to multiples of 128 bytes. */
-static int stage_bytes(const attns_problem *p) {
+static int stage_bytes(const attns_problem *p, int tiles) {
     const int box_tokens = p->block_size < TILE_TOKENS ? p->block_size : TILE_TOKENS;
     const int scales = (p->kv_sf_interleaved ? p->block_size : box_tokens) * (p->head_dim / 32);
     const int pitch = scales < 128 ? 128 : scales;
-    return TILE_TOKENS * p->head_dim / 2 + TILE_TOKENS / box_tokens * pitch + 128;
+    return tiles * (TILE_TOKENS * p->head_dim / 2 + TILE_TOKENS / box_tokens * pitch) + 128;
 }
 
 static int stages_that_fit(const attns_problem *p, const attns_target *target, const cta_shape *shape,
                            int ctas_per_sm) {
     const attns_plan plan = {
-        .target = *target, .shared_fixed = fixed_bytes(p, shape), .shared_per_stage = stage_bytes(p)};
+        .target = *target, .shared_fixed = fixed_bytes(p, shape), .shared_per_stage = stage_bytes(p, shape->warpgroups)};
     return attns_plan_stages(&plan, ctas_per_sm);
 }
 
-/* Measured on an H200: as many CTAs on an SM as registers allow, as each of them waits for memory, shuffles and
- * products most of the time. A quarter of an SM has 512 registers for each lane, which its warps share; so with CTAs of
- * 5 warps a thread has 168 if two share an SM, 128 if three do, 96 if four do. */
+/* Measured on an H200 @@ */
 static cta_shape choose_shape(const attns_problem *p, attns_plan *plan) {
     cta_shape shape = {.q_stages = 1};
     shape.slots_per_chunk = attns_slots_per_wgmma(p->num_heads, p->next_n, MAX_COLUMNS);
     shape.chunks = attns_divide_up(p->next_n, shape.slots_per_chunk);
-    plan->min_ctas_per_sm = stages_that_fit(p, &plan->target, &shape, 2) >= MIN_STAGES ? 2 : 1;
     const int columns = shape.slots_per_chunk * p->num_heads;
-    int most = columns <= 64 ? 4 : columns <= 128 ? 3 : 2;
-    while (most > plan->min_ctas_per_sm && stages_that_fit(p, &plan->target, &shape, most) < MIN_STAGES)
-        most--;
-    plan->max_ctas_per_sm = plan->min_ctas_per_sm == 1 ? 1 : most;
-    const cta_shape two_stages = {shape.slots_per_chunk, shape.chunks, 2};
+    int ctas = 1;
+    shape.warpgroups = columns <= 64 ? 4 : columns <= 128 ? 3 : 2;
+    if (getenv("FP4_W")) shape.warpgroups = atoi(getenv("FP4_W"));
+    if (getenv("FP4_C")) ctas = atoi(getenv("FP4_C"));
+    while (shape.warpgroups > 1 && stages_that_fit(p, &plan->target, &shape, ctas) < MIN_STAGES)
+        shape.warpgroups--;
+    plan->min_ctas_per_sm = plan->max_ctas_per_sm = ctas;
+    cta_shape two_stages = shape;
+    two_stages.q_stages = 2;
     if (stages_that_fit(p, &plan->target, &two_stages, plan->max_ctas_per_sm) >= GOOD_STAGES)
         shape = two_stages;
     return shape;
@@ -80,10 +82,10 @@ attns_status attns_plan_fp4_sm90(const attns_problem *p, attns_plan *plan) {
     const cta_shape shape = choose_shape(p, plan);
     plan->template_file = "fp4_paged_mqa_logits_sm90.cu";
     plan->entry = "fp4_paged_mqa_logits";
-    plan->threads = THREADS;
+    plan->threads = (128 + 32) * shape.warpgroups;
     plan->tile_tokens = TILE_TOKENS;
     plan->shared_fixed = fixed_bytes(p, &shape);
-    plan->shared_per_stage = stage_bytes(p);
+    plan->shared_per_stage = stage_bytes(p, shape.warpgroups);
     plan->min_stages = 2;
     plan->max_stages = attns_plan_stages(plan, plan->min_ctas_per_sm);
 
@@ -100,6 +102,7 @@ attns_status attns_plan_fp4_sm90(const attns_problem *p, attns_plan *plan) {
     attns_plan_set_int(plan, "HEAD_DIM", p->head_dim);
     attns_plan_set_int(plan, "BLOCK_SIZE", p->block_size);
     attns_plan_set_int(plan, "NEXT_N", p->next_n);
+    attns_plan_set_int(plan, "MATH_WARPGROUPS", shape.warpgroups);
     attns_plan_set_int(plan, "MAX_CTAS_PER_SM", plan->max_ctas_per_sm);
     attns_plan_set_int(plan, "Q_STAGES", shape.q_stages);
     attns_plan_set_int(plan, "CHUNK_SLOTS", shape.slots_per_chunk);
