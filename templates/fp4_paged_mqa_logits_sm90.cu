@@ -331,16 +331,18 @@ template <> struct HeadSums<false> {
     __device__ __forceinline__ void load_weights(const Layout &layout) {
         weights.load(shared_pointer<float>(layout.made_weights()), SLOTS - 1);
     }
-    __device__ __forceinline__ void clear() {
+    __device__ __forceinline__ void start() {
 #pragma unroll
         for (int s = 0; s < CHUNK_SLOTS; s++)
             sums[s] = RowPair{0.f, 0.f};
     }
     /* `slot`: the chunk's first. */
-    __device__ __forceinline__ void sum(const float *acc, int slot) {
+    __device__ __forceinline__ void take(const float *acc, int slot) {
 #pragma unroll
         for (int s = 0; s < CHUNK_SLOTS; s++)
             sums[s] = head_sum<NUM_HEADS>(acc, s, weights, slot + s);
+    }
+    __device__ __forceinline__ void finish() {
     }
     /* Of the pair of slots from the chunk's slot s on. */
     __device__ __forceinline__ float own(int s) const {
@@ -357,6 +359,7 @@ template <> struct HeadSums<true> {
 
     u32 own_weights[2]; /* of the first slot, if that had an even and an odd number */
     u32 held[HELD ? CHUNK_SLOTS : 1][NUM_HEADS / 8];
+    u32 scores[HELD ? CHUNK_SLOTS : 1][NUM_HEADS / 4];
     float sums[PAIRS][4];
 
     __device__ __forceinline__ void load(u32 (&words)[NUM_HEADS / 8], int slot, int odd) const {
@@ -374,17 +377,34 @@ template <> struct HeadSums<true> {
         for (int i = 0; i < PAIRS; i++)
             sums[i][0] = sums[i][1] = sums[i][2] = sums[i][3] = 0.f;
     }
-    __device__ __forceinline__ void sum(const float *acc, int slot) {
+    __device__ __forceinline__ void start() {
         clear();
 #pragma unroll
+        for (int i = 0; HELD && i < CHUNK_SLOTS * NUM_HEADS / 4; i++)
+            scores[i / (NUM_HEADS / 4)][i % (NUM_HEADS / 4)] = 0;
+    }
+    /* Products of mma.sync wait for each other and for wgmmas. With weights in registers they are put off until the next
+     * tile's keys are expanded, which covers that. */
+    __device__ __forceinline__ void take(const float *acc, int slot) {
+        if (!HELD)
+            clear();
+#pragma unroll
         for (int s = 0; s < CHUNK_SLOTS; s++) {
-            if constexpr (HELD) {
-                add_heads<NUM_HEADS>(sums[s / 2], acc + s * (NUM_HEADS / 2), held[s]);
-            } else {
+            u32 (&taken)[NUM_HEADS / 4] = scores[HELD ? s : 0];
+            take_scores<NUM_HEADS>(taken, acc + s * (NUM_HEADS / 2));
+            if constexpr (!HELD) {
                 u32 words[NUM_HEADS / 8];
                 load(words, slot + s, s & 1);
-                add_heads<NUM_HEADS>(sums[s / 2], acc + s * (NUM_HEADS / 2), words);
+                add_heads<NUM_HEADS>(sums[s / 2], taken, words);
             }
+        }
+    }
+    __device__ __forceinline__ void finish() {
+        if constexpr (HELD) {
+            clear();
+#pragma unroll
+            for (int s = 0; s < CHUNK_SLOTS; s++)
+                add_heads<NUM_HEADS>(sums[s / 2], scores[s], held[s]);
         }
     }
     __device__ __forceinline__ float own(int s) const {
@@ -536,7 +556,7 @@ struct Scorer {
 #pragma unroll
         for (int i = 0; i < Mma::REGISTERS; i++)
             wgmma_pin(acc[i]);
-        heads.sum(acc, next_slot);
+        heads.take(acc, next_slot);
     }
 
     /* One arrival for each warp, once all its lanes have read. */
@@ -553,6 +573,7 @@ struct Scorer {
 
     __device__ __forceinline__ void score_tile(int start) {
         Keys keys = load_keys(start);
+        heads.finish();
         const float next_power = scale_value(permute_bytes(keys.largest, 0, own_largest));
         score_chunk(keys, 0, next_own_token, next_power);
         /* Seldom; and only now, as to know it before the first wgmma would delay that. */
@@ -596,7 +617,7 @@ struct Scorer {
         token = NO_TOKEN;
         power = 0.f;
         heads.load_weights(layout);
-        heads.clear();
+        heads.start();
     }
 
     __device__ __forceinline__ void run() {
@@ -634,6 +655,7 @@ struct Scorer {
                 start += STAGE_TILES * step;
                 next_own_token += STAGE_TILES * step;
             }
+            heads.finish();
             store_sums();
             mbarrier_arrive(layout.q_empty(q.stage)); /* by every lane, as all have read the stage */
         }

@@ -78,19 +78,24 @@ template <int HEADS> struct SplitWeights {
     }
 };
 
-/* Adds one slot's heads, columns [first, first + HEADS) of the accumulators, to the sums of its pair. */
+/* One slot's scores, columns [first, first + HEADS) of the accumulators, as the A operand: after ReLU. */
+template <int HEADS> __device__ __forceinline__ void take_scores(u32 (&scores)[HEADS / 4], const float *acc) {
+#pragma unroll
+    for (int i = 0; i < HEADS / 4; i++)
+        scores[i] = relu_to_f16x2(acc[2 * i], acc[2 * i + 1]);
+}
+
+/* Adds them to the sums of the slot's pair. */
 template <int HEADS>
-__device__ __forceinline__ void add_heads(float (&sums)[4], const float *acc, const u32 (&weights)[HEADS / 8]) {
+__device__ __forceinline__ void add_heads(float (&sums)[4], const u32 (&scores)[HEADS / 4],
+                                          const u32 (&weights)[HEADS / 8]) {
 #pragma unroll
     for (int j = 0; j + 1 < HEADS / 8; j += 2) {
-        const float *x = acc + 4 * j;
-        const u32 a[4] = {relu_to_f16x2(x[0], x[1]), relu_to_f16x2(x[2], x[3]), relu_to_f16x2(x[4], x[5]),
-                          relu_to_f16x2(x[6], x[7])};
+        const u32 a[4] = {scores[2 * j], scores[2 * j + 1], scores[2 * j + 2], scores[2 * j + 3]};
         mma_16_heads(sums, a, weights[j], weights[j + 1]);
     }
     if (HEADS / 8 % 2 != 0) {
-        const float *x = acc + 4 * (HEADS / 8 - 1);
-        const u32 a[2] = {relu_to_f16x2(x[0], x[1]), relu_to_f16x2(x[2], x[3])};
+        const u32 a[2] = {scores[HEADS / 4 - 2], scores[HEADS / 4 - 1]};
         mma_8_heads(sums, a, weights[HEADS / 8 - 1]);
     }
 }
