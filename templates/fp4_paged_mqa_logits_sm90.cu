@@ -20,6 +20,7 @@
 #include "lib/schedule.cuh"
 #include "lib/output.cuh"
 #include "lib/mxfp4.cuh"
+#include "lib/registers.cuh"
 
 /* Specialised constants, filled in by the host. */
 constexpr int NUM_HEADS = @NUM_HEADS@;
@@ -282,24 +283,25 @@ __device__ __forceinline__ u32 quad_or(u32 x) {
 struct ScalePair {
     u32 largest, shifts;
 
-    /* `first` and `second`: where the scales of either row are in shared memory. */
-    __device__ __forceinline__ ScalePair(u32 first, u32 second, u32 own_selector) {
+    /* From what load() has read of either row. */
+    __device__ __forceinline__ ScalePair(u32 x, u32 y, u32 own_selector) {
         constexpr u32 BYTES = 0x00ff00ffu;
         u32 own;
         if constexpr (GROUPS == 4) {
-            const u32 x = load_shared<u32>(first);
-            const u32 y = load_shared<u32>(second);
             const u32 lower = permute_bytes(x, y, 0x5410);
             const u32 upper = permute_bytes(x, y, 0x7632);
             largest = max_pair(max_pair(lower & BYTES, lower >> 8 & BYTES), max_pair(upper & BYTES, upper >> 8 & BYTES));
             own = permute_bytes(x, y, own_selector) & BYTES;
         } else {
-            const u32 both =
-                load_shared<unsigned short>(first) | static_cast<u32>(load_shared<unsigned short>(second)) << 16;
+            const u32 both = x | y << 16;
             largest = max_pair(both & BYTES, both >> 8 & BYTES);
             own = permute_bytes(both, 0, own_selector);
         }
         shifts = largest - own;
+    }
+
+    __device__ __forceinline__ static u32 load(u32 scales) {
+        return GROUPS == 4 ? load_shared<u32>(scales) : load_shared<unsigned short>(scales);
     }
 
     /* The bytes that are a lane's quarter's, for permute_bytes. */
@@ -342,7 +344,7 @@ template <> struct HeadSums<false> {
         for (int s = 0; s < CHUNK_SLOTS; s++)
             sums[s] = head_sum<NUM_HEADS>(acc, s, weights, slot + s);
     }
-    __device__ __forceinline__ void finish() {
+    __device__ __forceinline__ void finish(int) {
     }
     /* Of the pair of slots from the chunk's slot s on. */
     __device__ __forceinline__ float own(int s) const {
@@ -359,7 +361,7 @@ template <> struct HeadSums<true> {
 
     u32 own_weights[2]; /* of the first slot, if that had an even and an odd number */
     u32 held[HELD ? CHUNK_SLOTS : 1][NUM_HEADS / 8];
-    u32 scores[HELD ? CHUNK_SLOTS : 1][NUM_HEADS / 4];
+    u32 scores[CHUNK_SLOTS][NUM_HEADS / 4];
     float sums[PAIRS][4];
 
     __device__ __forceinline__ void load(u32 (&words)[NUM_HEADS / 8], int slot, int odd) const {
@@ -380,31 +382,28 @@ template <> struct HeadSums<true> {
     __device__ __forceinline__ void start() {
         clear();
 #pragma unroll
-        for (int i = 0; HELD && i < CHUNK_SLOTS * NUM_HEADS / 4; i++)
+        for (int i = 0; i < CHUNK_SLOTS * NUM_HEADS / 4; i++)
             scores[i / (NUM_HEADS / 4)][i % (NUM_HEADS / 4)] = 0;
     }
-    /* Products of mma.sync wait for each other and for wgmmas. With weights in registers they are put off until the next
-     * tile's keys are expanded, which covers that. */
-    __device__ __forceinline__ void take(const float *acc, int slot) {
-        if (!HELD)
-            clear();
+    /* Products of mma.sync wait for each other and for wgmmas. They are put off until the next tile's keys are expanded, or
+     * the next chunk is multiplied, which covers that. */
+    __device__ __forceinline__ void take(const float *acc, int) {
+#pragma unroll
+        for (int s = 0; s < CHUNK_SLOTS; s++)
+            take_scores<NUM_HEADS>(scores[s], acc + s * (NUM_HEADS / 2));
+    }
+    /* `slot`: of the chunk that was taken last. */
+    __device__ __forceinline__ void finish(int slot) {
+        clear();
 #pragma unroll
         for (int s = 0; s < CHUNK_SLOTS; s++) {
-            u32 (&taken)[NUM_HEADS / 4] = scores[HELD ? s : 0];
-            take_scores<NUM_HEADS>(taken, acc + s * (NUM_HEADS / 2));
-            if constexpr (!HELD) {
+            if constexpr (HELD) {
+                add_heads<NUM_HEADS>(sums[s / 2], scores[s], held[s]);
+            } else {
                 u32 words[NUM_HEADS / 8];
                 load(words, slot + s, s & 1);
-                add_heads<NUM_HEADS>(sums[s / 2], taken, words);
+                add_heads<NUM_HEADS>(sums[s / 2], scores[s], words);
             }
-        }
-    }
-    __device__ __forceinline__ void finish() {
-        if constexpr (HELD) {
-            clear();
-#pragma unroll
-            for (int s = 0; s < CHUNK_SLOTS; s++)
-                add_heads<NUM_HEADS>(sums[s / 2], scores[s], held[s]);
         }
     }
     __device__ __forceinline__ float own(int s) const {
@@ -449,7 +448,13 @@ struct Scorer {
     int token;    /* of this lane in its tile; NO_TOKEN: there is no such chunk, or the token is wild */
     float power;  /* its scale */
 
-    /* The keys of two rows, as wgmma's A operand. */
+    /* The keys of two rows as they come: this lane's part of the numbers, all scales. */
+    struct PackedKeys {
+        u32 words[2][LANE_WORDS];
+        u32 scales[2];
+    };
+
+    /* As wgmma's A operand. */
     struct Keys {
         u32 a[STEPS][4];
         u32 largest;    /* scale of row r in the lower half, of row r + 8 in the upper */
@@ -466,15 +471,21 @@ struct Scorer {
     /* Bytes from the scales of row r to those of row r + 8. */
     static constexpr int EIGHT_ROWS_OF_SCALES = SCALES_INTERLEAVED ? 8 * 4 * GROUPS : 8 * GROUPS;
 
-    __device__ __forceinline__ Keys load_keys(int start) const {
-        Keys keys;
+    __device__ __forceinline__ PackedKeys load_keys(int start) const {
+        PackedKeys keys;
         u32 scale = stage + own_scales;
         if (SCALES_INTERLEAVED)
             scale += start / TILE_TOKENS % 2 * 2 * GROUPS;
-        const ScalePair scales(scale, scale + EIGHT_ROWS_OF_SCALES, own_selector);
-        u32 words[2][LANE_WORDS];
-        load_words(words[0], stage + own_key, 0);
-        load_words(words[1], stage + own_key + 8 * ROW_BYTES, 0);
+        keys.scales[0] = ScalePair::load(scale);
+        keys.scales[1] = ScalePair::load(scale + EIGHT_ROWS_OF_SCALES);
+        load_words(keys.words[0], stage + own_key, 0);
+        load_words(keys.words[1], stage + own_key + 8 * ROW_BYTES, 0);
+        return keys;
+    }
+
+    __device__ __forceinline__ Keys expand(const PackedKeys &packed) const {
+        Keys keys;
+        const ScalePair scales(packed.scales[0], packed.scales[1], own_selector);
         keys.largest = scales.largest;
         keys.suspicious = scales.suspicious();
 #pragma unroll
@@ -483,7 +494,7 @@ struct Scorer {
             const uint2 table = e5m2_table(half == 0 ? scales.shifts & 0xffff : scales.shifts >> 16);
 #pragma unroll
             for (int step = 0; step < STEPS; step++) {
-                const E5m2Octet bytes = e2m1_to_e5m2(words[half][step], table);
+                const E5m2Octet bytes = e2m1_to_e5m2(packed.words[half][step], table);
                 keys.a[step][half] = bytes.low;
                 keys.a[step][half + 2] = bytes.high;
             }
@@ -497,7 +508,7 @@ struct Scorer {
         const u32 tile = stage + warpgroup * Layout::TILE_BYTES;
         const int r = warp_row() + lane_id() / 4;
         const u32 first = key_scales_at(tile, r, start);
-        const ScalePair scales(first, first + EIGHT_ROWS_OF_SCALES, own_selector);
+        const ScalePair scales(ScalePair::load(first), ScalePair::load(first + EIGHT_ROWS_OF_SCALES), own_selector);
         u32 wild = 0;
 #pragma unroll
         for (int half = 0; half < 2; half++) {
@@ -530,7 +541,7 @@ struct Scorer {
     /* Multiplies and sums the chunk from `next_slot` on; meanwhile the chunk before it is stored. There may be none: then
      * its stores are off, rather than branched around, because ptxas serialises wgmmas that are in flight over a branch
      * (advice C7518). */
-    __device__ __forceinline__ void score_chunk(Keys &keys, int next_slot, int next_token, float next_power) {
+    template <bool FIRST> __device__ __forceinline__ void score_chunk(Keys &keys, int next_slot, int next_token, float next_power) {
         float acc[Mma::REGISTERS];
         const u64 b = wgmma_descriptor<HEAD_DIM>(expanded + static_cast<u32>(next_slot * NUM_HEADS * HEAD_DIM));
         /* All keys are expanded before the first wgmma: ptxas would serialise them to expand some in between. */
@@ -547,6 +558,8 @@ struct Scorer {
             Mma::next(acc, keys.a[step], b + 2 * step);
         wgmma_commit();
 
+        if (!FIRST)
+            heads.finish(slot);
         store_sums();
         slot = next_slot;
         token = next_token;
@@ -572,10 +585,10 @@ struct Scorer {
     }
 
     __device__ __forceinline__ void score_tile(int start) {
-        Keys keys = load_keys(start);
-        heads.finish();
+        Keys keys = expand(load_keys(start));
+        heads.finish(slot);
         const float next_power = scale_value(permute_bytes(keys.largest, 0, own_largest));
-        score_chunk(keys, 0, next_own_token, next_power);
+        score_chunk<true>(keys, 0, next_own_token, next_power);
         /* Seldom; and only now, as to know it before the first wgmma would delay that. */
         if (__any_sync(FULL_WARP, (keys.suspicious | suspicious_slot) & ScalePair::SUSPICIOUS)) {
             const u32 wild = wild_rows(start);
@@ -588,7 +601,7 @@ struct Scorer {
             const int next_token = token;
 #pragma unroll 1
             for (int next_slot = CHUNK_SLOTS; next_slot < SLOTS; next_slot += CHUNK_SLOTS)
-                score_chunk(keys, next_slot, next_token, next_power);
+                score_chunk<false>(keys, next_slot, next_token, next_power);
         }
     }
 
@@ -646,16 +659,18 @@ struct Scorer {
             start_request(note);
             const int step = args.ctas_per_sm * TILE_TOKENS;
             int start = note.token + warpgroup * step;
-            for (int tile = warpgroup; tile - warpgroup < note.tiles; tile += STAGE_TILES) {
+            int tile = warpgroup;
+            for (; tile < note.tiles; tile += STAGE_TILES) {
                 mbarrier_wait(stage + Layout::FULL_AT, parity);
-                if (STAGE_TILES == 1 || tile < note.tiles)
-                    score_tile(start);
-                else
-                    release_stage();
+                score_tile(start);
                 start += STAGE_TILES * step;
                 next_own_token += STAGE_TILES * step;
             }
-            heads.finish();
+            if (tile - warpgroup < note.tiles) { /* the last stage has no tile for this warpgroup */
+                mbarrier_wait(stage + Layout::FULL_AT, parity);
+                release_stage();
+            }
+            heads.finish(slot);
             store_sums();
             mbarrier_arrive(layout.q_empty(q.stage)); /* by every lane, as all have read the stage */
         }
@@ -705,9 +720,13 @@ extern "C" __global__ void __launch_bounds__(THREADS, MAX_CTAS_PER_SM)
     __syncthreads();
 
     if (warp >= MATH_WARPS) {
+        if (MATH_WARPGROUPS == 4)
+            give_registers<56>();
         Producer<Loader> producer{args, Loader{arguments, layout, warp - MATH_WARPS}, warp - MATH_WARPS};
         producer.run(length, chunk_tiles, chunk_length, chunks);
     } else {
+        if (MATH_WARPGROUPS == 4)
+            take_registers<112>();
         Scorer{args, layout}.run();
         if (args.clean_until > 0)
             clean_rows(args, thread, MATH_THREADS);

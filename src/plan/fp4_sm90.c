@@ -61,7 +61,7 @@ static int stages_that_fit(const attns_problem *p, const attns_target *target, c
 /* Measured on an H200 @@ */
 static cta_shape choose_shape(const attns_problem *p, attns_plan *plan) {
     cta_shape shape = {.q_stages = 1};
-    shape.slots_per_chunk = attns_slots_per_wgmma(p->num_heads, p->next_n, MAX_COLUMNS);
+    shape.slots_per_chunk = attns_slots_per_wgmma(p->num_heads, p->next_n, getenv("FP4_COLS") ? atoi(getenv("FP4_COLS")) : MAX_COLUMNS);
     shape.chunks = attns_divide_up(p->next_n, shape.slots_per_chunk);
     const int columns = shape.slots_per_chunk * p->num_heads;
     int ctas = 1;
