@@ -721,12 +721,12 @@ extern "C" __global__ void __launch_bounds__(THREADS, MAX_CTAS_PER_SM)
 
     if (warp >= MATH_WARPS) {
         if (MATH_WARPGROUPS == 4)
-            give_registers<56>();
+            give_registers<64>();
         Producer<Loader> producer{args, Loader{arguments, layout, warp - MATH_WARPS}, warp - MATH_WARPS};
         producer.run(length, chunk_tiles, chunk_length, chunks);
     } else {
         if (MATH_WARPGROUPS == 4)
-            take_registers<112>();
+            take_registers<104>();
         Scorer{args, layout}.run();
         if (args.clean_until > 0)
             clean_rows(args, thread, MATH_THREADS);
