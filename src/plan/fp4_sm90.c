@@ -3,16 +3,15 @@
  * Configuration of templates/fp4_paged_mqa_logits_sm90.cu: how many CTAs share an SM, how the heads of all query slots
  * (the N of the MMA) are cut into wgmmas, and how much shared memory goes to queries and to the KV ring. */
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "plan/kernels.h"
 #include "plan/sm90.h"
 
 enum {
     TILE_TOKENS = 64,
-    MAX_COLUMNS = 192, /* of one wgmma: half as many accumulators leave room for a tile's expanded keys */
-    MIN_STAGES = 4,    /* below, loads no longer cover the latency of memory */
-    GOOD_STAGES = 6,   /* a second Q stage must leave so many */
+    MAX_COLUMNS = 64, /* of one wgmma, if a slot has not more heads */
+    MIN_STAGES = 3,   /* below, loads no longer cover the latency of memory */
+    GOOD_STAGES = 4,  /* a second Q stage must leave so many */
     CHUNK_TABLE_BYTES = 512 * 4,
 };
 
@@ -51,29 +50,25 @@ static int stage_bytes(const attns_problem *p, int tiles) {
     return tiles * (TILE_TOKENS * p->head_dim / 2 + TILE_TOKENS / box_tokens * pitch) + 128;
 }
 
-static int stages_that_fit(const attns_problem *p, const attns_target *target, const cta_shape *shape,
-                           int ctas_per_sm) {
+static int stages_that_fit(const attns_problem *p, const attns_target *target, const cta_shape *shape) {
     const attns_plan plan = {
         .target = *target, .shared_fixed = fixed_bytes(p, shape), .shared_per_stage = stage_bytes(p, shape->warpgroups)};
-    return attns_plan_stages(&plan, ctas_per_sm);
+    return attns_plan_stages(&plan, 1);
 }
 
-/* Measured on an H200 @@ */
+/* Measured on an H200: one CTA an SM of as many math warpgroups as registers allow, so that they share a request's expanded
+ * queries and keep pace with each other, and 64 columns to a wgmma, so that they are four. */
 static cta_shape choose_shape(const attns_problem *p, attns_plan *plan) {
     cta_shape shape = {.q_stages = 1};
-    shape.slots_per_chunk = attns_slots_per_wgmma(p->num_heads, p->next_n, getenv("FP4_COLS") ? atoi(getenv("FP4_COLS")) : MAX_COLUMNS);
+    shape.slots_per_chunk = attns_slots_per_wgmma(p->num_heads, p->next_n, MAX_COLUMNS);
     shape.chunks = attns_divide_up(p->next_n, shape.slots_per_chunk);
-    const int columns = shape.slots_per_chunk * p->num_heads;
-    int ctas = 1;
-    shape.warpgroups = columns <= 64 ? 4 : columns <= 128 ? 3 : 2;
-    if (getenv("FP4_W")) shape.warpgroups = atoi(getenv("FP4_W"));
-    if (getenv("FP4_C")) ctas = atoi(getenv("FP4_C"));
-    while (shape.warpgroups > 1 && stages_that_fit(p, &plan->target, &shape, ctas) < MIN_STAGES)
+    shape.warpgroups = shape.slots_per_chunk * p->num_heads <= MAX_COLUMNS ? 4 : 3;
+    while (shape.warpgroups > 1 && stages_that_fit(p, &plan->target, &shape) < MIN_STAGES)
         shape.warpgroups--;
-    plan->min_ctas_per_sm = plan->max_ctas_per_sm = ctas;
+    plan->min_ctas_per_sm = plan->max_ctas_per_sm = 1;
     cta_shape two_stages = shape;
     two_stages.q_stages = 2;
-    if (stages_that_fit(p, &plan->target, &two_stages, plan->max_ctas_per_sm) >= GOOD_STAGES)
+    if (stages_that_fit(p, &plan->target, &two_stages) >= GOOD_STAGES)
         shape = two_stages;
     return shape;
 }
