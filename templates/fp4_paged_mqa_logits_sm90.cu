@@ -47,7 +47,10 @@ WGMMA_DEFINE_A(float, F32, @CHUNK_N@, @CHUNK_REGISTERS@, "@CHUNK_A@", "@CHUNK_B@
 constexpr int STAGE_TILES = MATH_WARPGROUPS; /* one for each */
 constexpr int MATH_WARPS = 4 * MATH_WARPGROUPS;
 constexpr int MATH_THREADS = 32 * MATH_WARPS;
-constexpr int THREADS = MATH_THREADS + 32 * STAGE_TILES;
+constexpr int THREADS = MATH_THREADS + 32 * STAGE_TILES; /* a producer warp for each tile of a stage */
+constexpr bool MOVES_REGISTERS = MATH_WARPGROUPS == 4;   /* then producers are a warpgroup, too, and can give some away */
+constexpr int MATH_REGISTERS = 104;
+constexpr int PRODUCER_REGISTERS = 64;
 constexpr int SLOTS = CHUNKS * CHUNK_SLOTS; /* with those that only fill up the last chunk: copies of the last slot */
 constexpr int GROUPS = HEAD_DIM / 32;       /* scales of a token or head */
 constexpr int STEPS = HEAD_DIM / 32;        /* of K in wgmma */
@@ -344,7 +347,7 @@ template <> struct HeadSums<false> {
         for (int s = 0; s < CHUNK_SLOTS; s++)
             sums[s] = head_sum<NUM_HEADS>(acc, s, weights, slot + s);
     }
-    __device__ __forceinline__ void finish(int) {
+    __device__ __forceinline__ void finish() {
     }
     /* Of the pair of slots from the chunk's slot s on. */
     __device__ __forceinline__ float own(int s) const {
@@ -356,12 +359,12 @@ template <> struct HeadSums<false> {
 };
 
 template <> struct HeadSums<true> {
-    static constexpr bool HELD = CHUNKS == 1 && CHUNK_SLOTS * NUM_HEADS <= 128; /* in registers */
+    static constexpr bool HELD = CHUNKS == 1 && CHUNK_SLOTS <= 4; /* in registers */
     static constexpr int PAIRS = (CHUNK_SLOTS + 1) / 2;
 
     u32 own_weights[2]; /* of the first slot, if that had an even and an odd number */
     u32 held[HELD ? CHUNK_SLOTS : 1][NUM_HEADS / 8];
-    u32 scores[CHUNK_SLOTS][NUM_HEADS / 4];
+    u32 scores[HELD ? CHUNK_SLOTS : 1][NUM_HEADS / 4];
     float sums[PAIRS][4];
 
     __device__ __forceinline__ void load(u32 (&words)[NUM_HEADS / 8], int slot, int odd) const {
@@ -382,28 +385,31 @@ template <> struct HeadSums<true> {
     __device__ __forceinline__ void start() {
         clear();
 #pragma unroll
-        for (int i = 0; i < CHUNK_SLOTS * NUM_HEADS / 4; i++)
+        for (int i = 0; HELD && i < CHUNK_SLOTS * NUM_HEADS / 4; i++)
             scores[i / (NUM_HEADS / 4)][i % (NUM_HEADS / 4)] = 0;
     }
-    /* Products of mma.sync wait for each other and for wgmmas. They are put off until the next tile's keys are expanded, or
-     * the next chunk is multiplied, which covers that. */
-    __device__ __forceinline__ void take(const float *acc, int) {
-#pragma unroll
-        for (int s = 0; s < CHUNK_SLOTS; s++)
-            take_scores<NUM_HEADS>(scores[s], acc + s * (NUM_HEADS / 2));
-    }
-    /* `slot`: of the chunk that was taken last. */
-    __device__ __forceinline__ void finish(int slot) {
-        clear();
+    /* Products of mma.sync wait for each other and for wgmmas. If weights are in registers they are put off until the next
+     * tile's keys are expanded, which covers that. `slot`: the chunk's first. */
+    __device__ __forceinline__ void take(const float *acc, int slot) {
+        if (!HELD)
+            clear();
 #pragma unroll
         for (int s = 0; s < CHUNK_SLOTS; s++) {
-            if constexpr (HELD) {
-                add_heads<NUM_HEADS>(sums[s / 2], scores[s], held[s]);
-            } else {
+            u32 (&taken)[NUM_HEADS / 4] = scores[HELD ? s : 0];
+            take_scores<NUM_HEADS>(taken, acc + s * (NUM_HEADS / 2));
+            if constexpr (!HELD) {
                 u32 words[NUM_HEADS / 8];
                 load(words, slot + s, s & 1);
-                add_heads<NUM_HEADS>(sums[s / 2], scores[s], words);
+                add_heads<NUM_HEADS>(sums[s / 2], taken, words);
             }
+        }
+    }
+    __device__ __forceinline__ void finish() {
+        if constexpr (HELD) {
+            clear();
+#pragma unroll
+            for (int s = 0; s < CHUNK_SLOTS; s++)
+                add_heads<NUM_HEADS>(sums[s / 2], scores[s], held[s]);
         }
     }
     __device__ __forceinline__ float own(int s) const {
@@ -421,10 +427,9 @@ struct Scorer {
     const Layout &layout;
 
     /* KV and Q stages in their rings. */
-    u32 stage, parity, ring_end;
-    RingCursor q;
+    u32 stage, parity;
+    u32 requests; /* done so far; that is where the Q ring is */
 
-    int warpgroup; /* and its tile of a stage */
     /* In a stage, this lane's part of row r: keys, and scales. */
     u32 own_key, own_scales;
     u32 own_selector; /* of its quarter's scales */
@@ -432,16 +437,14 @@ struct Scorer {
 
     /* Of the current request. */
     HeadSums<SUMS_ON_TENSOR_CORES> heads; /* its sums are of the chunk that is not stored yet */
-    const int *limits;    /* of this lane's slot in the first pair of slots; 0 for wild ones */
-    const float *powers;  /* likewise */
-    int own_limit;
+    u32 own_slot;         /* address of what is kept for this lane's slot in the first pair of slots, but for an offset */
+    int own_limit;        /* of that slot; 0 for wild ones */
     float own_power;
-    Output *row;          /* likewise */
-    int request;
+    Output *row;
     u32 suspicious_slot;  /* ScalePair::SUSPICIOUS if there are wild slots */
     u32 expanded;         /* where the queries are */
 
-    int next_own_token; /* of this lane in the next tile */
+    int next_own_token; /* of this lane in the next tile, if there is but one chunk: else registers are short */
 
     /* The chunk whose heads are summed, but not stored. */
     int slot;     /* its first */
@@ -461,6 +464,17 @@ struct Scorer {
         u32 suspicious; /* of the scales that this lane has seen */
     };
 
+    __device__ __forceinline__ int q_stage() const {
+        return static_cast<int>(requests % Q_STAGES);
+    }
+
+    /* This warpgroup's tile of a stage: which one, and where. */
+    __device__ __forceinline__ static int own_tile() {
+        return static_cast<int>(threadIdx.x / 128);
+    }
+    __device__ __forceinline__ static u32 tile_at() {
+        return threadIdx.x / 128 * Layout::TILE_BYTES;
+    }
     __device__ __forceinline__ static int tile_row() {
         return warp_row() + lane_id() / 4 + (lane_id() & 1) * 8;
     }
@@ -505,7 +519,7 @@ struct Scorer {
     /* Which of the lane's two rows are wild (bit 0: row r, bit 1: row r + 8), if some scale is suspicious. A group of zeros
      * that is too far below the largest needs no scale, though. */
     __device__ __forceinline__ u32 wild_rows(int start) const {
-        const u32 tile = stage + warpgroup * Layout::TILE_BYTES;
+        const u32 tile = stage + tile_at();
         const int r = warp_row() + lane_id() / 4;
         const u32 first = key_scales_at(tile, r, start);
         const ScalePair scales(ScalePair::load(first), ScalePair::load(first + EIGHT_ROWS_OF_SCALES), own_selector);
@@ -532,18 +546,23 @@ struct Scorer {
 #pragma unroll
         for (int s = 0; s < CHUNK_SLOTS; s += 2) {
             const bool has_slot = s + 1 < CHUNK_SLOTS || !upper_slot();
-            const int limit = ONE_PAIR ? own_limit : has_slot ? limits[slot + s] : 0;
-            const float slot_power = ONE_PAIR ? own_power : has_slot ? powers[slot + s] : 0.f;
-            store_if(token < limit, row + (slot + s) * args.out_stride + token, heads.own(s) * slot_power * power);
+            const u32 at = own_slot + (slot + s - (has_slot ? 0 : 1)) * 4;
+            const int limit = ONE_PAIR ? own_limit : static_cast<int>(load_shared<u32>(at + Layout::TAME_LIMITS));
+            const float slot_power = ONE_PAIR ? own_power : __uint_as_float(load_shared<u32>(at + Layout::POWERS));
+            store_if(has_slot && token < limit, row + (slot + s) * args.out_stride + token,
+                     heads.own(s) * slot_power * power);
         }
     }
 
     /* Multiplies and sums the chunk from `next_slot` on; meanwhile the chunk before it is stored. There may be none: then
      * its stores are off, rather than branched around, because ptxas serialises wgmmas that are in flight over a branch
      * (advice C7518). */
-    template <bool FIRST> __device__ __forceinline__ void score_chunk(Keys &keys, int next_slot, int next_token, float next_power) {
+    __device__ __forceinline__ void score_chunk(Keys &keys, int next_slot, int next_token, float next_power) {
         float acc[Mma::REGISTERS];
-        const u64 b = wgmma_descriptor<HEAD_DIM>(expanded + static_cast<u32>(next_slot * NUM_HEADS * HEAD_DIM));
+        u32 queries = expanded + static_cast<u32>(next_slot * NUM_HEADS * HEAD_DIM);
+        if (CHUNKS > 1)
+            keep(queries); /* or descriptors of the first chunk would be kept in registers that are short */
+        const u64 b = wgmma_descriptor<HEAD_DIM>(queries);
         /* All keys are expanded before the first wgmma: ptxas would serialise them to expand some in between. */
 #pragma unroll
         for (int step = 0; step < STEPS; step++) {
@@ -558,8 +577,6 @@ struct Scorer {
             Mma::next(acc, keys.a[step], b + 2 * step);
         wgmma_commit();
 
-        if (!FIRST)
-            heads.finish(slot);
         store_sums();
         slot = next_slot;
         token = next_token;
@@ -578,7 +595,7 @@ struct Scorer {
         if (lane_id() == 0)
             mbarrier_arrive(stage + Layout::EMPTY_AT);
         stage += Layout::STAGE_BYTES;
-        if (stage == ring_end) {
+        if (stage == layout.stage(args.stages)) {
             stage = layout.stage(0);
             parity ^= 1;
         }
@@ -586,14 +603,14 @@ struct Scorer {
 
     __device__ __forceinline__ void score_tile(int start) {
         Keys keys = expand(load_keys(start));
-        heads.finish(slot);
+        heads.finish();
         const float next_power = scale_value(permute_bytes(keys.largest, 0, own_largest));
-        score_chunk<true>(keys, 0, next_own_token, next_power);
+        score_chunk(keys, 0, CHUNKS == 1 ? next_own_token : start + tile_row(), next_power);
         /* Seldom; and only now, as to know it before the first wgmma would delay that. */
         if (__any_sync(FULL_WARP, (keys.suspicious | suspicious_slot) & ScalePair::SUSPICIOUS)) {
             const u32 wild = wild_rows(start);
-            score_wild(args, layout, stage + warpgroup * Layout::TILE_BYTES, q.stage, request, start, wild);
-            if (wild >> (lane_id() & 1) & 1)
+            score_wild(args, layout, stage + tile_at(), q_stage(), start, wild);
+            if (wild >> (lane_id_here() & 1) & 1)
                 token = NO_TOKEN;
         }
         release_stage();
@@ -601,28 +618,26 @@ struct Scorer {
             const int next_token = token;
 #pragma unroll 1
             for (int next_slot = CHUNK_SLOTS; next_slot < SLOTS; next_slot += CHUNK_SLOTS)
-                score_chunk<false>(keys, next_slot, next_token, next_power);
+                score_chunk(keys, next_slot, next_token, next_power);
         }
     }
 
     __device__ __forceinline__ void start_request(const RequestNote &note) {
         named_barrier_sync(1, MATH_THREADS); /* every warp's products of the request before are done */
-        QueryExpander{layout, q.stage}.run(static_cast<int>(threadIdx.x));
+        QueryExpander{layout, q_stage()}.run(static_cast<int>(threadIdx.x));
         const int lane_slot = upper_slot() ? 1 : 0;
-        limits = shared_pointer<int>(layout.tame_limits()) + lane_slot;
-        powers = shared_pointer<float>(layout.powers()) + lane_slot;
+        own_slot = layout.base + lane_slot * 4;
         if (ONE_PAIR) {
-            own_limit = lane_slot < CHUNK_SLOTS ? *limits : 0;
-            own_power = lane_slot < CHUNK_SLOTS ? *powers : 0.f;
+            own_limit = lane_slot < CHUNK_SLOTS ? shared_pointer<int>(layout.tame_limits())[lane_slot] : 0;
+            own_power = lane_slot < CHUNK_SLOTS ? shared_pointer<float>(layout.powers())[lane_slot] : 0.f;
         }
-        request = note.request;
-        row = args.out + (static_cast<i64>(request) * NEXT_N + lane_slot) * args.out_stride;
+        row = args.out + (static_cast<i64>(note.request) * NEXT_N + lane_slot) * args.out_stride;
         keep(row);
-        next_own_token = note.token + warpgroup * args.ctas_per_sm * TILE_TOKENS + tile_row();
+        next_own_token = note.token + own_tile() * args.ctas_per_sm * TILE_TOKENS + tile_row();
         suspicious_slot = 0;
 #pragma unroll
         for (int s = 0; s < NEXT_N; s++) {
-            if (shared_pointer<int>(layout.tame_limits())[s] != shared_pointer<int>(layout.limits(q.stage))[s])
+            if (shared_pointer<int>(layout.tame_limits())[s] != shared_pointer<int>(layout.limits(q_stage()))[s])
                 suspicious_slot = ScalePair::SUSPICIOUS;
         }
         keep(suspicious_slot);
@@ -635,44 +650,41 @@ struct Scorer {
 
     __device__ __forceinline__ void run() {
         const int r = warp_row() + lane_id() / 4;
-        warpgroup = static_cast<int>(threadIdx.x) / 128;
-        own_key = key_at(warpgroup * Layout::TILE_BYTES, r) + (lane_id() & 3) * 4 * LANE_WORDS;
-        own_scales = key_scales_at(warpgroup * Layout::TILE_BYTES, r, 0);
+        own_key = key_at(tile_at(), r) + (lane_id() & 3) * 4 * LANE_WORDS;
+        own_scales = key_scales_at(tile_at(), r, 0);
         own_selector = ScalePair::selector(lane_id() & 3);
         own_largest = lane_id() & 1 ? 0x4442 : 0x4440;
         stage = layout.stage(0);
         parity = 0;
         expanded = __shfl_sync(FULL_WARP, layout.expanded(), 0);
-        ring_end = layout.stage(args.stages);
         keep(own_key);
         keep(own_scales);
         if (CHUNKS == 1) { /* else registers are short */
             keep(own_selector);
             keep(own_largest);
         }
-        keep(ring_end);
-        for (;; q.advance(Q_STAGES)) {
-            mbarrier_wait(layout.q_full(q.stage), q.parity);
-            const RequestNote note = *shared_pointer<RequestNote>(layout.note(q.stage));
+        for (requests = 0;; requests++) {
+            mbarrier_wait(layout.q_full(q_stage()), requests / Q_STAGES & 1);
+            const RequestNote note = *shared_pointer<RequestNote>(layout.note(q_stage()));
             if (note.tiles == 0)
                 break;
             start_request(note);
             const int step = args.ctas_per_sm * TILE_TOKENS;
-            int start = note.token + warpgroup * step;
-            int tile = warpgroup;
+            int start = note.token + own_tile() * step;
+            int tile = own_tile();
             for (; tile < note.tiles; tile += STAGE_TILES) {
                 mbarrier_wait(stage + Layout::FULL_AT, parity);
                 score_tile(start);
                 start += STAGE_TILES * step;
                 next_own_token += STAGE_TILES * step;
             }
-            if (tile - warpgroup < note.tiles) { /* the last stage has no tile for this warpgroup */
+            if (tile - own_tile() < note.tiles) { /* the last stage has no tile for this warpgroup */
                 mbarrier_wait(stage + Layout::FULL_AT, parity);
                 release_stage();
             }
-            heads.finish(slot);
+            heads.finish();
             store_sums();
-            mbarrier_arrive(layout.q_empty(q.stage)); /* by every lane, as all have read the stage */
+            mbarrier_arrive(layout.q_empty(q_stage())); /* by every lane, as all have read the stage */
         }
     }
 };
@@ -720,13 +732,14 @@ extern "C" __global__ void __launch_bounds__(THREADS, MAX_CTAS_PER_SM)
     __syncthreads();
 
     if (warp >= MATH_WARPS) {
-        if (MATH_WARPGROUPS == 4)
-            give_registers<64>();
-        Producer<Loader> producer{args, Loader{arguments, layout, warp - MATH_WARPS}, warp - MATH_WARPS};
+        if constexpr (MOVES_REGISTERS)
+            give_registers<PRODUCER_REGISTERS>();
+        const int index = warp - MATH_WARPS;
+        Producer<Loader> producer{args, Loader{arguments, layout, index}, index};
         producer.run(length, chunk_tiles, chunk_length, chunks);
     } else {
-        if (MATH_WARPGROUPS == 4)
-            take_registers<104>();
+        if constexpr (MOVES_REGISTERS)
+            take_registers<MATH_REGISTERS>();
         Scorer{args, layout}.run();
         if (args.clean_until > 0)
             clean_rows(args, thread, MATH_THREADS);

@@ -9,15 +9,15 @@
 
 enum {
     TILE_TOKENS = 64,
-    MAX_COLUMNS = 64, /* of one wgmma, if a slot has not more heads */
-    MIN_STAGES = 3,   /* below, loads no longer cover the latency of memory */
-    GOOD_STAGES = 4,  /* a second Q stage must leave so many */
+    MAX_COLUMNS = 128, /* of one wgmma */
+    MIN_STAGES = 3,    /* below, loads no longer cover the latency of memory */
+    GOOD_STAGES = 4,   /* a second Q stage must leave so many */
     CHUNK_TABLE_BYTES = 512 * 4,
 };
 
 /* How the work of a CTA is divided. */
 typedef struct cta_shape {
-    int warpgroups;      /* that do math, each with a tile of every stage; a producer warp comes on top */
+    int warpgroups;      /* that do math, each with a tile of every stage; producer warps come on top */
     int slots_per_chunk; /* query slots whose heads form the N of one wgmma */
     int chunks;
     int q_stages;
@@ -57,12 +57,12 @@ static int stages_that_fit(const attns_problem *p, const attns_target *target, c
 }
 
 /* Measured on an H200: one CTA an SM of as many math warpgroups as registers allow, so that they share a request's expanded
- * queries and keep pace with each other, and 64 columns to a wgmma, so that they are four. */
+ * queries and keep pace with each other. */
 static cta_shape choose_shape(const attns_problem *p, attns_plan *plan) {
     cta_shape shape = {.q_stages = 1};
     shape.slots_per_chunk = attns_slots_per_wgmma(p->num_heads, p->next_n, MAX_COLUMNS);
     shape.chunks = attns_divide_up(p->next_n, shape.slots_per_chunk);
-    shape.warpgroups = shape.slots_per_chunk * p->num_heads <= MAX_COLUMNS ? 4 : 3;
+    shape.warpgroups = shape.slots_per_chunk * p->num_heads <= 64 ? 4 : 3;
     while (shape.warpgroups > 1 && stages_that_fit(p, &plan->target, &shape) < MIN_STAGES)
         shape.warpgroups--;
     plan->min_ctas_per_sm = plan->max_ctas_per_sm = 1;
@@ -88,7 +88,7 @@ attns_status attns_plan_fp4_sm90(const attns_problem *p, attns_plan *plan) {
     const int accumulators = columns / 2;
     const int keys = p->head_dim / 8;
     const int weights = columns / 4;
-    const bool room_for_weights = plan->max_ctas_per_sm <= 2 && accumulators + keys + weights <= 112;
+    const bool room_for_weights = accumulators + keys + weights <= 72;
     char a_operands[64], b_operand[16];
     snprintf(a_operands, sizeof a_operands, "{%%%d, %%%d, %%%d, %%%d}", accumulators, accumulators + 1,
              accumulators + 2, accumulators + 3);

@@ -15,6 +15,13 @@ __device__ __forceinline__ int lane_id() {
     return static_cast<int>(threadIdx.x & 31u);
 }
 
+/* The same, not computed ahead of time and kept where registers are short. */
+__device__ __forceinline__ int lane_id_here() {
+    int lane;
+    asm volatile("mov.u32 %0, %%laneid;" : "=r"(lane));
+    return lane;
+}
+
 /* Reads shared memory at an address, which costs no conversion to a pointer; after whatever was waited for. */
 template <class T> __device__ __forceinline__ T load_shared(u32 address);
 

@@ -36,7 +36,8 @@ __device__ __forceinline__ float score_apart(const unsigned char *key, const uns
 /* The wild scores of this warp's 16 rows: those of `wild` tokens (bit 0: row lane / 4, bit 1: 8 rows on) and of wild slots.
  * Nothing of it is kept in the registers of the usual case. */
 __device__ __forceinline__ void score_wild(const CommonArguments &args, Layout layout, u32 kv_stage, int q_stage,
-                                           int request, int start, u32 wild) {
+                                           int start, u32 wild) {
+    const int request = shared_pointer<RequestNote>(layout.note(q_stage))->request;
     const u32 lower = __ballot_sync(FULL_WARP, wild & 1);
     const u32 upper = __ballot_sync(FULL_WARP, wild & 2);
 #pragma unroll 1
