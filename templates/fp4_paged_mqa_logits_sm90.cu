@@ -24,6 +24,7 @@ constexpr int HEAD_DIM = @HEAD_DIM@;
 constexpr int BLOCK_SIZE = @BLOCK_SIZE@;
 constexpr int NEXT_N = @NEXT_N@;
 constexpr int MAX_CTAS_PER_SM = @MAX_CTAS_PER_SM@; /* the launch may use fewer */
+constexpr int STAGE_TILES = 1;
 constexpr int Q_STAGES = @Q_STAGES@;
 constexpr int CHUNK_SLOTS = @CHUNK_SLOTS@;         /* query slots in one wgmma */
 constexpr int CHUNKS = @CHUNKS@;
@@ -188,7 +189,7 @@ struct Loader {
         }
     }
 
-    __device__ __forceinline__ void tile_loaded() {
+    __device__ __forceinline__ void stage_loaded() {
         kv.advance(args.common.stages);
     }
     __device__ __forceinline__ void request_loaded() {
@@ -718,7 +719,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, MAX_CTAS_PER_SM)
     grid_dependency_trigger();
 
     /* Lengths: few are read by the producer alone, more are summed in chunks by the whole CTA. */
-    Producer<Loader> producer{args, Loader{arguments, layout}};
+    Producer<Loader> producer{args, Loader{arguments, layout}, 0};
     int *chunk_tiles = shared_pointer<int>(layout.chunk_tiles());
     int chunk_length = 32, chunks = 0;
     if (warp == MATH_WARPS)
