@@ -403,23 +403,6 @@ ATTNS_API attns_status attns_reference_fp4_paged_mqa_logits(const attns_fp4_page
 ATTNS_API attns_status attns_reference_indexer_scores(const attns_indexer_scores_params *params,
                                                       const DLTensor *abs_sum);
 
-/* ---- Tensors of other runtimes -------------------------------------------------------------------------------- */
-
-/* How a framework describes an object of its own as a DLTensor that refers to the object's memory, sizes and strides:
- * dltensor_from_py_object_no_sync of DLPack 1.3's DLPackExchangeAPI. 0 is success. */
-typedef int (*attns_describe_fn)(void *object, DLTensor *tensor);
-
-typedef struct attns_describe_params {
-    attns_describe_fn describe;
-    DLTensor *tensors; /* [count], written */
-    size_t count;
-} attns_describe_params;
-
-/* For bindings, where each call into C costs more than the work in it: describes objects[0 .. count-1] and returns how
- * many were, fewer than count where `describe` has failed for the next one. Only passes `objects` on: the caller holds
- * what `describe` needs, such as Python's global lock, and reads the error that it left. Needs no context. */
-ATTNS_API size_t attns_describe_tensors(const attns_describe_params *params, void *const *objects);
-
 /* ---- Information --------------------------------------------------------------------------------------------- */
 
 typedef struct attns_info {

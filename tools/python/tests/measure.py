@@ -8,9 +8,11 @@ Host time is wall time of warm calls that are not waited for, in batches that th
 that of a replayed CUDA graph of 20 calls, which walk through copies of the KV pool, by events; the C library's own
 figure for the shape is that of `attn-scores bench`.
 """
+import os
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 
 import torch
@@ -38,10 +40,17 @@ def line(title, times):
 
 
 def import_time():
-    program = "import time; t = time.perf_counter(); import attn_scores; print(time.perf_counter() - t)"
-    times = [float(subprocess.run([sys.executable, "-c", program], capture_output=True, check=True).stdout) * 1e6
-             for _ in range(11)]
-    line("import attn_scores, without torch", (statistics.median(times), min(times)))
+    program = ("import time; start = time.perf_counter(); import attn_scores; there = time.perf_counter()\n"
+               "attn_scores.fp8_paged_mqa_logits; print(there - start, time.perf_counter() - there)")
+    times = []
+    with tempfile.TemporaryDirectory() as folder:
+        # Bytecode as pip leaves it, wherever the package is.
+        env = {**os.environ, "PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": folder}
+        for _ in range(12):
+            run = subprocess.run([sys.executable, "-c", program], env=env, capture_output=True, check=True)
+            times.append([float(seconds) * 1e6 for seconds in run.stdout.split()])
+    for title, values in zip(("import attn_scores", "  its first operation looked up"), zip(*times[1:])):
+        line(f"{title}, without torch", (statistics.median(values), min(values)))
 
 
 def measure_host():
@@ -50,7 +59,7 @@ def measure_host():
     out = case.new_out(columns=512)
     large = case.new_out(rows=64, columns=4096)
     meta = attn_scores.compute_paged_mqa_logits_schedule(lens)
-    fp8, call = attn_scores.fp8_paged_mqa_logits, ops.fp8_call
+    fp8 = attn_scores.fp8_paged_mqa_logits
     line("fp8_paged_mqa_logits, out= of its shape",
          host_time(lambda: fp8(q, kv, weights, tables, lens, 512, out=out)))
     line("  with schedule_meta",
@@ -59,18 +68,11 @@ def measure_host():
     line("  without out", host_time(lambda: fp8(q, kv, weights, tables, lens, 512)))
     line("  without out, with padding", host_time(lambda: fp8(q, kv, weights, tables, lens, 500)))
     fp8(*tensors, 512, out=out)
-    frame, function = call.idle[-1], call.function
-    handle, stream = attn_scores.default_context().handle, torch.cuda.current_stream().cuda_stream
-    line("  of it: the C call alone, through ctypes", host_time(lambda: function(handle, frame.reference, stream)))
-    given = (*tensors, out)
-    if frame.request is None:
-        line("  of it: six tensors described", host_time(lambda: _torch.fill_slots(given, frame.slots)))
-    else:
-        line("  of it: six tensors described",
-             host_time(lambda: _torch.describe(frame.request, id(given) + _torch.FIRST_ITEM)))
-    call.function = lambda *_: 0
-    line("  of it: all but the C call", host_time(lambda: fp8(q, kv, weights, tables, lens, 512, out=out)))
-    call.function = function
+    frame, given = ops.fp8_call.idle[-1], (*tensors, out)
+    line("  of it: the call into C", host_time(lambda: frame.invoke(*given)))
+    none = [tensor[:0] for tensor in (q, weights, tables, lens, out)]
+    line("  with B == 0, which launches nothing",
+         host_time(lambda: fp8(none[0], kv, none[1], none[2], none[3], 512, out=none[4])))
     line("compute_paged_mqa_logits_schedule, out=",
          host_time(lambda: attn_scores.compute_paged_mqa_logits_schedule(lens, out=meta)))
     line("deep_gemm.fp8_paged_mqa_logits",

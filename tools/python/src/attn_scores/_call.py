@@ -2,8 +2,8 @@
 """One call of the C library: tensors and options into a params struct, the status out as an exception.
 
 Calls whose tensors are all torch.Tensors take a path that does as little in Python as it can: params structs with
-their DLTensors are kept and reused, one call into C describes all tensors, and options are looked at only where they
-differ from those of the call before. Everything else goes through __dlpack__, or a tensor subclass's own methods.
+their DLTensors are kept and reused, one call into C does the rest, and options are looked at only where they differ from
+those of the call before. Everything else goes through __dlpack__, or a tensor subclass's own methods.
 """
 from __future__ import annotations
 
@@ -20,23 +20,6 @@ if TYPE_CHECKING:
 
 Tensor: Any = None  # torch.Tensor, once a call has been given one
 torch_side: Any = None  # the module _torch, likewise
-
-
-class Frame:
-    """A params struct that belongs to one call at a time, wired to its DLTensors."""
-
-    __slots__ = ("params", "reference", "slots", "request", "options", "first_type", "out_dtype", "out_shape")
-
-    def __init__(self, struct: Any, fields: Tuple[str, ...]) -> None:
-        self.params = struct()
-        self.reference = ctypes.c_void_p(ctypes.addressof(self.params))  # quicker to pass than byref
-        self.slots, addresses, self.request = torch_side.new_slots(len(fields))
-        for field, address in zip(fields, addresses):
-            setattr(self.params, field, address)
-        self.options: Optional[tuple] = None  # as the caller gave them, those that params holds
-        self.first_type: Any = None  # of options
-        self.out_dtype: Any = None  # of the last tensor, where it has been found to fit
-        self.out_shape: Any = None
 
 
 def is_torch(value: Any) -> bool:
@@ -83,13 +66,13 @@ class Call:
         self.tensors, self.options, self.outputs = tensors, options, outputs
         self.names = names or {}
         self.convert = convert
-        self.function: Any = None
-        self.idle: list = []  # frames; pop and append are atomic
+        self.function: Any = None  # of the library, once run_any needs it
+        self.idle: list = []  # frames of the module _torch; pop and append are atomic
 
     def run(self, context: Optional[_context.Context], tensors: tuple, options: tuple, stream: Optional[int]) -> Any:
         """Raises what the library has against the arguments, or what went wrong. `stream` is a CUstream handle; None:
-        torch's current one for torch tensors, else the legacy default stream. Returns the last of `tensors`, or what
-        stood for it."""
+        torch's current one for torch tensors, else the legacy default stream. Returns the last of `tensors`, or the
+        part of it that was written."""
         # In one piece, because a call of a Python function costs as much as most of these lines.
         for value in tensors:
             if type(value) is not Tensor:
@@ -100,54 +83,33 @@ class Call:
             frame = self._new_frame()
         if frame.options != options or type(options[0]) is not frame.first_type:  # 1.0 equals 1
             self.set_options(frame, options)
-        out = tensors[-1]
-        if self.fits and (out.shape != frame.out_shape or out.dtype is not frame.out_dtype):
-            out = self.fit(frame, tensors, options)
-            tensors = (*tensors[:-1], out)
-        torch = torch_side
+        handle = (context or _context._default or _context.default_context()).handle
+        if handle is not frame.handle or stream is not frame.stream:
+            frame.bind(handle, stream)
         try:
-            if frame.request is None:
-                torch.fill_slots(tensors, frame.slots)
-            elif torch.describe(frame.request, id(tensors) + torch.FIRST_ITEM) != len(tensors):
-                raise RuntimeError("torch cannot describe a tensor")
+            status = frame.invoke(*tensors)
         except Exception as error:
             self._explain(tensors, error)
-        handle = (context or _context._default or _context.default_context()).handle
-        device = tensors[0].get_device()
-        if device < 0:  # not on a CUDA device: for the library to judge
-            status = self.function(handle, frame.reference, stream or 0)
-        else:
-            if stream is None:
-                stream = torch.raw_stream(device)
-            if device == torch.current_device():
-                status = self.function(handle, frame.reference, stream)
-            else:
-                with torch.on_device(device):  # the default stream is that of the current device
-                    status = self.function(handle, frame.reference, stream)
         self.idle.append(frame)
         if status:
-            return self.failed(status, context, tensors, options, stream)
-        return out
+            return self.ended(status, context, tensors, options, stream)
+        return tensors[-1]
 
-    def _new_frame(self) -> Frame:
-        if self.function is None:
-            self.function = getattr(_library.load(), self.name)
-        return Frame(self.struct, self.tensors)
+    def _new_frame(self) -> Any:
+        return torch_side.new_frame(self.name, self.struct, self.tensors)
 
-    def set_options(self, frame: Frame, options: tuple) -> None:
+    def set_options(self, frame: Any, options: tuple) -> None:
         """Writes options into a frame that holds others."""
         self.write_options(frame.params, self.convert(options))
         frame.options, frame.first_type = options, type(options[0])
 
-    # Whether `fit` is asked about a last tensor of another shape or dtype than in the call before.
-    fits = False
-
-    def fit(self, frame: Frame, tensors: tuple, options: tuple) -> Any:
-        """What to write instead of the last of `tensors`, or that."""
-        return tensors[-1]
-
-    def failed(self, status: int, context: Optional[_context.Context], tensors: tuple, options: tuple,
-               stream: Optional[int]) -> Any:
+    def ended(self, status: int, context: Optional[_context.Context], tensors: tuple, options: tuple,
+              stream: Optional[int]) -> Any:
+        """What a call with a status other than ATTNS_OK returns or raises."""
+        device = tensors[0].get_device()
+        if device >= 0 and device != torch_side.current_device():  # a default stream is that of the current device
+            with torch_side.on_device(device):
+                return self.run(context, tensors, options, stream)
         _library.raise_status(status)
 
     def _explain(self, tensors: tuple, error: Exception) -> None:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import ctypes
-from operator import index
+from _operator import index
 
-from . import _abi, _call, _dtypes, _library
+from . import _abi, _call, _dtypes
 from .errors import InvalidArgumentError
 
 TYPE_CHECKING = False
@@ -21,83 +21,93 @@ def padded(columns: int, multiple: int = STORE_COLUMNS) -> int:
     return -(-columns // multiple) * multiple
 
 
-def check_max_seq_len(max_seq_len: Any) -> int:
+def check_max_seq_len(max_seq_len: Any, argument: str = "max_seq_len") -> int:
     try:
         value = index(max_seq_len)
     except TypeError:
-        raise TypeError(f"max_seq_len: is {max_seq_len!r}, accepted: an int") from None
+        raise TypeError(f"{argument}: is {max_seq_len!r}, accepted: an int") from None
     if not 0 <= value < 2**31:
-        raise InvalidArgumentError(f"max_seq_len: is {value}, accepted: 0 to {2**31 - 1}")
+        raise InvalidArgumentError(f"{argument}: is {value}, accepted: 0 to {2**31 - 1}")
     return value
 
 
-def new_rows(rows: int, columns: int, max_seq_len: int, dtype: Any, device: Any) -> Any:
-    """The [rows, max_seq_len] view of a new torch tensor of `columns` columns."""
-    # The quickest way that torch has: no kernel fills, no slice is parsed.
-    storage = _call.torch_side.empty_strided((rows, columns), (columns, 1), dtype=dtype, device=device)
-    return storage if columns == max_seq_len else storage.as_strided((rows, max_seq_len), (columns, 1))
+class Allocator:
+    """Makes tensors for `out`: views [B*next_n, max_seq_len] of new storage whose rows have `multiples` of columns, for
+    each attns_dtype its own."""
+
+    def __init__(self, multiples: Dict[int, int], *arguments: str) -> None:
+        self._multiples, self._arguments = multiples, arguments
+        self._last: tuple = (None,) * 6  # what was asked for, and how it was made
+
+    def __call__(self, q: Any, max_seq_len: int, dtype: Any) -> Any:
+        """`max_seq_len` and `dtype` are what the caller gave as the arguments called so in the constructor. A q of
+        another rank gets no rows: the library says what is wrong with it."""
+        shape, asked_length, asked_dtype, torch_dtype, size, strides = self._last
+        if q.shape != shape or max_seq_len != asked_length or dtype is not asked_dtype:
+            length_argument, dtype_argument = self._arguments
+            max_seq_len = check_max_seq_len(max_seq_len, length_argument)
+            code = _dtypes.code(dtype_argument, dtype)
+            torch_dtype = _call.load_torch().DTYPES[code]
+            columns = padded(max_seq_len, self._multiples[code])
+            size, strides = (count_rows(q) or 0, columns), (columns, 1)
+            self._last = (q.shape, max_seq_len, dtype, torch_dtype, size, strides)
+        # The quickest way that torch has: no kernel fills, no slice is parsed.
+        storage = _call.torch_side.empty_strided(size, strides, dtype=torch_dtype, device=q.device)
+        return storage if size[1] == max_seq_len else storage.as_strided((size[0], max_seq_len), strides)
 
 
-def new_output(q: Any, max_seq_len: int, dtype: Any) -> Any:
-    """[B*next_n, max_seq_len] in rows of padded_seq_len(max_seq_len). A q of another rank gets no rows: the library
-    says what is wrong with it."""
+def count_rows(q: Any) -> Optional[int]:
+    """B*next_n; None if q has another rank than 4."""
     try:
         batch, next_n, _, _ = q.shape
     except ValueError:
-        batch = next_n = 0
-    return new_rows(batch * next_n, padded(max_seq_len), max_seq_len, dtype, q.device)
+        return None
+    return batch * next_n
+
+
+new_output = Allocator(dict.fromkeys(_dtypes.NAMES, STORE_COLUMNS), "max_seq_len", "output_dtype")
 
 
 def fit_output(q: Any, out: Any, max_seq_len: int) -> Any:
     """The [B*next_n, max_seq_len] view of `out`; `out` itself where that is its shape or where it is too small, for the
     library to say so."""
-    try:
-        batch, next_n, _, _ = q.shape
-    except ValueError:
-        return out
-    rows, given = batch * next_n, out.shape
-    if given == (rows, max_seq_len) or len(given) != 2 or given[0] < rows or given[1] < max_seq_len:
+    rows, given = count_rows(q), out.shape
+    if rows is None or len(given) != 2 or given[0] < rows or given[1] < max_seq_len or given == (rows, max_seq_len):
         return out
     return out.as_strided((rows, max_seq_len), out.stride())
+
+
+def _check_dtype(out: Any, dtype: Any) -> None:
+    if out.dtype is not dtype:
+        raise InvalidArgumentError(f"out: dtype is {out.dtype}, accepted: {dtype} (output_dtype)")
 
 
 class LogitsCall(_call.Call):
     """A call whose last tensor is `out`, which may be None, and whose first options are max_seq_len and output_dtype.
     Returns the view that was written. `convert` gets these options too, max_seq_len checked."""
 
-    fits = True
-
-    def set_options(self, frame: _call.Frame, options: tuple) -> None:
-        frame.options = frame.out_shape = None
+    def set_options(self, frame: Any, options: tuple) -> None:
+        frame.options = None
         checked = (check_max_seq_len(options[0]), *options[1:])
         self.write_options(frame.params, self.convert(checked))
-        frame.out_dtype = _call.torch_side.DTYPES[_dtypes.code("output_dtype", options[1])]
+        frame.set_out_dtype(_dtypes.code("output_dtype", options[1]))
         frame.options, frame.first_type = options, int
 
-    def fit(self, frame: _call.Frame, tensors: tuple, options: tuple) -> Any:
-        out, dtype = tensors[-1], frame.out_dtype
-        if out.dtype is not dtype:
-            raise InvalidArgumentError(f"out: dtype is {out.dtype}, accepted: {dtype} (output_dtype)")
-        max_seq_len = frame.params.max_seq_len
-        fitted = fit_output(tensors[0], out, max_seq_len)
-        if fitted is out and out.shape[1:] == (max_seq_len,):  # it is to be written as it is, or has too few rows
-            frame.out_shape = out.shape
-        return fitted
-
-    def failed(self, status: int, context: Optional[Context], tensors: tuple, options: tuple,
-               stream: Optional[int]) -> Any:
-        # `out` was taken to fit, having the shape of the call before. It does not if q has fewer rows than then.
-        fitted = fit_output(tensors[0], tensors[-1], check_max_seq_len(options[0]))
-        if fitted is tensors[-1]:
-            _library.raise_status(status)
-        return self.run(context, (*tensors[:-1], fitted), options, stream)
+    def ended(self, status: int, context: Optional[Context], tensors: tuple, options: tuple,
+              stream: Optional[int]) -> Any:
+        if status == _abi.OUT_IN_PART:
+            out = tensors[-1]
+            return out.as_strided((count_rows(tensors[0]), options[0]), out.stride())
+        if status == _abi.OUT_DTYPE:
+            _check_dtype(tensors[-1], _call.torch_side.DTYPES[_dtypes.code("output_dtype", options[1])])
+        return super().ended(status, context, tensors, options, stream)
 
     def run_other(self, context: Optional[Context], tensors: tuple, options: tuple, stream: Optional[int]) -> Any:
-        max_seq_len, code = check_max_seq_len(options[0]), _dtypes.code("output_dtype", options[1])
         q, out = tensors[0], tensors[-1]
         if out is None and type(q) is _call.Tensor:
-            out = new_output(q, max_seq_len, _call.torch_side.DTYPES[code])
+            out = new_output(q, options[0], options[1])
             return self.run(context, (*tensors[:-1], out), options, stream)
+        max_seq_len, code = check_max_seq_len(options[0]), _dtypes.code("output_dtype", options[1])
         if _call.is_first_torch(tensors):
             return self.run(context, tensors, options, stream)
         options = (max_seq_len, *options[1:])
@@ -105,8 +115,7 @@ class LogitsCall(_call.Call):
             dtype = _call.torch_side.DTYPES[code]
             if out is None:
                 out = new_output(q, max_seq_len, dtype)
-            elif out.dtype is not dtype:
-                raise InvalidArgumentError(f"out: dtype is {out.dtype}, accepted: {dtype} (output_dtype)")
+            _check_dtype(out, dtype)
             out = fit_output(q, out, max_seq_len)
             self.run_any(context, (*tensors[:-1], out), options, stream)
             return out

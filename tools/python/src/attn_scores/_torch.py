@@ -3,7 +3,8 @@
 
 Newer versions of torch.Tensor offer DLPack's C exchange table (https://github.com/pytorch/pytorch/pull/165483), whose
 dltensor_from_py_object_no_sync writes a DLTensor that refers to the tensor's own sizes and strides: no Python object
-is made. With an older torch the same struct is filled from data_ptr(), shape and stride().
+is made, and attn_scores/python.h needs no more of Python than one call. With an older torch the same struct is filled
+from data_ptr(), shape and stride().
 """
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ import sys
 
 import torch
 
-from . import _abi, _library
+from . import _abi, _dtypes, _library, _logits
 from ._dlpack import capsule_pointer
 from .errors import InvalidArgumentError
 
@@ -75,67 +76,132 @@ def _describe(slot: Slot, shape: Any, strides: Tuple[int, ...], dtype: torch.dty
         tensor.device = _abi.DLDevice(_abi.DL_CPU, 0)
 
 
-def fill_slots(tensors: tuple, slots: list) -> None:
-    for value, slot in zip(tensors, slots):
-        fill_slot(value, slot)
+class SlotFrame:
+    """A params struct that belongs to one call at a time, wired to its DLTensors, with any torch.
+
+    Both kinds of frames have `params` and what the caller has last written there: `options` and `first_type`, `handle`
+    and `stream`. `invoke` takes the tensors, and returns and raises what a function of python.h does.
+    """
+
+    __slots__ = ("params", "slots", "function", "options", "first_type", "handle", "stream", "_out_dtype")
+
+    def __init__(self, name: str, struct: Any, fields: Tuple[str, ...]) -> None:
+        self.params = struct()
+        self.slots = [Slot() for _ in fields]
+        for field, slot in zip(fields, self.slots):
+            setattr(self.params, field, slot.address)
+        self.function = getattr(_library.load(), name)
+        self.options: Optional[tuple] = None
+        self.first_type: Any = None
+        self.handle: Any = None
+        self.stream: Optional[int] = None
+        self._out_dtype: Optional[int] = None
+
+    def bind(self, handle: Any, stream: Optional[int]) -> None:
+        """Says where calls are queued. `stream` is a CUstream handle; None: torch's current one."""
+        self.handle, self.stream = handle, stream
+
+    def set_out_dtype(self, code: int) -> None:
+        """The last tensor is `out` of a logits operation, of this attns_dtype."""
+        self._out_dtype = code
+
+    def invoke(self, *tensors: torch.Tensor) -> int:
+        part = None
+        if self._out_dtype is not None:
+            out = tensors[-1]
+            if out.dtype is not DTYPES[self._out_dtype]:
+                return _abi.OUT_DTYPE
+            fitted = _logits.fit_output(tensors[0], out, self.params.max_seq_len)
+            if fitted is not out:
+                part = tensors = (*tensors[:-1], fitted)
+        for value, slot in zip(tensors, self.slots):
+            fill_slot(value, slot)
+        stream = self.stream
+        if stream is None:
+            device = tensors[0].get_device()
+            stream = raw_stream(device) if device >= 0 else 0
+        status = self.function(self.handle, ctypes.byref(self.params), stream)
+        return _abi.OUT_IN_PART if part and not status else status
 
 
-def _exchange_function() -> Optional[int]:
-    """Address of torch's dltensor_from_py_object_no_sync; None if this torch has none."""
+class ExchangeFrame:
+    """The same with torch's exchange table: one call into C describes the tensors, asks for the stream and does the
+    rest."""
+
+    __slots__ = ("params", "tensors", "call", "invoke", "options", "first_type", "handle", "stream")
+
+    def __init__(self, name: str, struct: Any, fields: Tuple[str, ...]) -> None:
+        self.params = struct()
+        count = len(fields)
+        self.tensors = (_abi.DLTensor * count)()
+        first = ctypes.addressof(self.tensors)
+        for number, field in enumerate(fields):
+            setattr(self.params, field, first + number * ctypes.sizeof(_abi.DLTensor))
+        self.call = _abi.attns_python_call(
+            operation=_abi.OPERATIONS[name], params=ctypes.addressof(self.params), tensors=first, count=count,
+            describe=exchange.dltensor_from_py_object_no_sync, current_stream=exchange.current_work_stream)
+        self.invoke = _function(self.call)
+        self.options: Optional[tuple] = None
+        self.first_type: Any = None
+        self.handle: Any = None
+        self.stream: Optional[int] = None
+
+    def bind(self, handle: Any, stream: Optional[int]) -> None:
+        self.handle = None  # in case that `stream` is no number
+        self.call.stream = stream
+        self.call.current_stream = exchange.current_work_stream if stream is None else None
+        self.call.ctx = handle
+        self.handle, self.stream = handle, stream
+
+    def set_out_dtype(self, code: int) -> None:
+        self.call.out_dtype = _abi.DLDataType(*_dtypes.DL_TYPES[code], 1)
+
+
+def new_frame(name: str, struct: Any, fields: Tuple[str, ...]) -> Any:
+    """A frame for the function `name` of the library, whose tensors are those `fields` of `struct`."""
+    return (SlotFrame if exchange is None else ExchangeFrame)(name, struct, fields)
+
+
+def _exchange_table() -> Optional[_abi.DLPackExchangeAPI]:
+    """torch's; None if this torch has none, or this Python is not that of python.h."""
     capsule = getattr(torch.Tensor, "__dlpack_c_exchange_api__", None)
-    if capsule is None or isinstance(capsule, int):
+    if capsule is None or isinstance(capsule, int) or sys.implementation.name != "cpython":
         return None
     table = _abi.DLPackExchangeAPI.from_address(capsule_pointer(capsule, b"dlpack_exchange_api"))
-    if table.version.major != 1:
-        return None
-    # CPython alone has its tuples' items where FIRST_ITEM says.
-    probe = (torch.Tensor, None)
-    if ctypes.c_void_p.from_address(id(probe) + FIRST_ITEM).value != id(torch.Tensor):
-        return None
-    return table.dltensor_from_py_object_no_sync
+    return table if table.version.major == 1 else None
 
 
-# CPython's tuples end in an array of pointers to their items (Include/cpython/tupleobject.h), which is what C wants.
-# What comes before it is what a tuple's type gives as its size.
-FIRST_ITEM = tuple.__basicsize__
-
-exchange = _exchange_function() if sys.implementation.name == "cpython" else None
+exchange: Any = _exchange_table()
+_new_function: Any = None
 
 
-def _describe_function() -> Any:
-    """attns_describe_tensors, holding the GIL and raising the Python exception that torch has set."""
-    prototype = ctypes.PYFUNCTYPE(ctypes.c_size_t, ctypes.c_void_p, ctypes.c_void_p)
-    return prototype(("attns_describe_tensors", _library.load()))
+def _function(call: _abi.attns_python_call) -> Any:
+    """What attns_python_function makes of `call`, which must live as long."""
+    global _new_function
+    if _new_function is None:
+        library, python = _library.load(), ctypes.pythonapi
+        library.attns_python_bind(ctypes.byref(_abi.attns_python_api(*(
+            ctypes.cast(function, ctypes.c_void_p) for function in (
+                python.PyCapsule_New, python.PyCapsule_GetPointer, python.PyCFunction_NewEx, python.PyLong_FromLong,
+                python.Py_DecRef, python.PyEval_SaveThread, python.PyEval_RestoreThread)))))
+        # A prototype that keeps the global lock and raises what Python's functions have set.
+        prototype = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p)
+        _new_function = prototype(("attns_python_function", library))
+    return _new_function(ctypes.addressof(call))
 
 
-describe: Any = None  # once there are slots
-
-
-def new_slots(count: int) -> Tuple[Any, list, Any]:
-    """What describes `count` tensors: slots, the addresses of their DLTensors, and what `describe` takes, which is None
-    without an exchange table: then fill_slots does it."""
-    global describe
-    if exchange is None:
-        slots = [Slot() for _ in range(count)]
-        return slots, [slot.address for slot in slots], None
-    if describe is None:
-        describe = _describe_function()
-    tensors = (_abi.DLTensor * count)()
-    first = ctypes.addressof(tensors)
-    request = _abi.attns_describe_params(exchange, first, count)
-    # Both live as long as the first of the results.
-    return ((tensors, request), [first + n * ctypes.sizeof(_abi.DLTensor) for n in range(count)],
-            ctypes.c_void_p(ctypes.addressof(request)))
+def describe(value: torch.Tensor, tensor: _abi.DLTensor) -> None:
+    """What the exchange table says of `value`. Raises what torch has against that."""
+    prototype = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.c_void_p)
+    prototype(exchange.dltensor_from_py_object_no_sync)(value, ctypes.addressof(tensor))
 
 
 def check(value: torch.Tensor) -> None:
     """Raises what torch has against describing `value`."""
-    slots, _, request = new_slots(1)
-    if request is None:
-        fill_slots((value,), slots)
+    if exchange is None:
+        fill_slot(value, Slot())
     else:
-        given = (value,)
-        describe(request, id(given) + FIRST_ITEM)
+        describe(value, _abi.DLTensor())
 
 
 def _raw_stream_function() -> Any:

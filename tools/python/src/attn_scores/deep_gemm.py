@@ -9,7 +9,7 @@ lengths, clean_logits, no schedule. All tensors are torch tensors.
 """
 from __future__ import annotations
 
-from . import _abi, _call, _dtypes, _logits, ops
+from . import _dtypes, _logits, ops
 from .errors import InvalidArgumentError, UnsupportedError
 
 TYPE_CHECKING = False
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from typing import Any, Optional, Tuple
 
 _ROW_BYTES = 1024  # DeepGEMM's rows of scores start at multiples of this, and callers build on it
+_new_output = _logits.Allocator({code: _ROW_BYTES * 8 // bits for code, (_, bits) in _dtypes.DL_TYPES.items()},
+                                "max_context_len", "logits_dtype")
 
 
 def get_num_sms() -> int:
@@ -78,7 +80,9 @@ def fp8_fp4_paged_mqa_logits(q: Tuple[Any, Optional[Any]], kv_cache: Any, weight
         [B*next_n, max_context_len], a view of new storage whose rows start at multiples of 1024 bytes.
     """
     values, scales = q
-    out = _new_output(values, max_context_len, logits_dtype, indices)
+    if indices is not None and values.dim() == 4:
+        _check_indices(indices, *values.shape[:2])
+    out = _new_output(values, max_context_len, logits_dtype)
     if scales is None:
         return ops.fp8_paged_mqa_logits(
             values, kv_cache, weights, block_table, context_lens, max_context_len, output_dtype=logits_dtype,
@@ -94,25 +98,12 @@ def fp8_fp4_paged_mqa_logits(q: Tuple[Any, Optional[Any]], kv_cache: Any, weight
         schedule_meta=schedule_meta, out=out, clean_logits=clean_logits)
 
 
-def _new_output(q: Any, max_context_len: int, logits_dtype: Any, indices: Any) -> Any:
-    shape = q.shape
-    if len(shape) != 4:
-        raise InvalidArgumentError(f"q: rank is {len(shape)}, accepted: 4")
-    if indices is not None:
-        _check_indices(indices, shape[0], shape[1])
-    if max_context_len < 0:
-        raise InvalidArgumentError(f"max_context_len: is {max_context_len}, accepted: 0 or more")
-    code = _dtypes.code("logits_dtype", logits_dtype)
-    torch_side = _call.torch_side or _call.load_torch()
-    columns = _logits.padded(max_context_len, _ROW_BYTES // (4 if code == _abi.F32 else 2))
-    return _logits.new_rows(shape[0] * shape[1], columns, max_context_len, torch_side.DTYPES[code], q.device)
-
-
 def fp8_paged_mqa_logits(q: Any, kv_cache: Any, weights: Any, context_lens: Any, block_table: Any, schedule_meta: Any,
                          max_context_len: int, clean_logits: bool = False, logits_dtype: Any = "float32",
                          indices: Any = None) -> Any:
     """fp8_fp4_paged_mqa_logits with FP8 queries, q being the tensor alone."""
+    if indices is not None and q.dim() == 4:
+        _check_indices(indices, *q.shape[:2])
     return ops.fp8_paged_mqa_logits(
         q, kv_cache, weights, block_table, context_lens, max_context_len, output_dtype=logits_dtype,
-        schedule_meta=schedule_meta, out=_new_output(q, max_context_len, logits_dtype, indices),
-        clean_logits=clean_logits)
+        schedule_meta=schedule_meta, out=_new_output(q, max_context_len, logits_dtype), clean_logits=clean_logits)
