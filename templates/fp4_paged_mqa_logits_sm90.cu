@@ -172,7 +172,7 @@ struct Loader {
     int index; /* of the producer warp, and of its tile in a stage */
     RingCursor kv, q;
 
-    __device__ __forceinline__ void load_request(const RequestNote &note) {
+    __device__ __forceinline__ void load_request(const RequestNote &note, int tokens) {
         const int request = note.request;
         const u32 full = layout.q_full(q.stage);
         mbarrier_wait(layout.q_empty(q.stage), q.parity ^ 1);
@@ -180,7 +180,7 @@ struct Loader {
         int *limits = shared_pointer<int>(layout.limits(q.stage));
 #pragma unroll
         for (int slot = 0; slot < NEXT_N; slot++)
-            limits[slot] = slot_limit(args.common, request, slot);
+            limits[slot] = slot_limit(args.common, request, slot, tokens);
         mbarrier_arrive_expect(full, Layout::Q_BYTES + 2 * Layout::HEAD_BYTES);
 #pragma unroll
         for (int slot = 0; slot < NEXT_N; slot++) {
@@ -715,28 +715,25 @@ extern "C" __global__ void __launch_bounds__(THREADS, MAX_CTAS_PER_SM)
     grid_dependency_wait();
     grid_dependency_trigger();
 
-    /* Lengths: up to 32 are read by the producer alone, more are summed in chunks by the whole CTA. */
+    /* Lengths: few are read by the producers alone, more are summed in chunks by the whole CTA. */
+    const int index = warp - MATH_WARPS;
+    Producer<Loader> producer{args, Loader{arguments, layout, index}, index};
     int *chunk_tiles = shared_pointer<int>(layout.chunk_tiles());
-    const int chunk_length = chunk_length_of(args.batch);
-    const int chunks = (args.batch + chunk_length - 1) / chunk_length;
-    int length = 0;
-    if (args.batch <= 32) {
-        if (warp >= MATH_WARPS && lane_id() < args.batch)
-            length = request_length(args, lane_id());
-    } else if (args.schedule == nullptr) {
+    int chunk_length = 32, chunks = 0;
+    if (warp >= MATH_WARPS)
+        producer.prepare();
+    if (!producer.holds_lengths() && args.schedule == nullptr) {
+        chunk_length = chunk_length_of(args.batch);
+        chunks = (args.batch + chunk_length - 1) / chunk_length;
         sum_chunks(args.batch, chunk_length, warp, THREADS / 32, chunk_tiles,
                    [&](int request) { return tiles_of(request_length(args, request)); });
     }
-    if (warp == MATH_WARPS && args.schedule == nullptr)
-        Producer<Loader>{args, Loader{arguments, layout, 0}, 0}.prefetch_table();
     __syncthreads();
 
     if (warp >= MATH_WARPS) {
         if constexpr (MOVES_REGISTERS)
             give_registers<PRODUCER_REGISTERS>();
-        const int index = warp - MATH_WARPS;
-        Producer<Loader> producer{args, Loader{arguments, layout, index}, index};
-        producer.run(length, chunk_tiles, chunk_length, chunks);
+        producer.run(chunk_tiles, chunk_length, chunks);
     } else {
         if constexpr (MOVES_REGISTERS)
             take_registers<MATH_REGISTERS>();

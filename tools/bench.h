@@ -33,12 +33,13 @@ typedef struct bench_settings {
 } bench_settings;
 
 typedef struct bench_result {
-    double us;       /* device time of a call */
-    double limit_us; /* the same for the kernel that only streams, never with PDL */
-    double host_us;  /* time the calling thread needs to enqueue a warm call */
-    double bytes;    /* each KV byte and scale once, queries, weights, scores written */
-    double flops;    /* of the matrix product */
-    bool fits_l2;    /* even the most pools allowed do not exceed L2 four times: the figures are not memory-bound */
+    double us;        /* device time of a call */
+    double limit_us;  /* the same for the kernel that only streams, never with PDL */
+    double host_us;   /* time the calling thread needs to enqueue a warm call */
+    double launch_us; /* the driver's part of it: its launches alone, in a loop that does nothing else */
+    double bytes;     /* each KV byte and scale once, queries, weights, scores written */
+    double flops;     /* of the matrix product */
+    bool fits_l2;     /* even the most pools allowed do not exceed L2 four times: the figures are not memory-bound */
 } bench_result;
 
 typedef struct bench {
@@ -89,8 +90,9 @@ typedef bool (*bench_enqueue)(bench *b, void *user, int i);
 /* Median microseconds of one of `calls` captured calls. */
 bool bench_time_graph(bench *b, int calls, int replays, bench_enqueue enqueue, void *user, double *us);
 
-/* Wall time of a warm call that nothing waits for; `device_us` is what a call takes on the device. */
-bool bench_time_host(bench *b, bench_enqueue enqueue, void *user, double device_us, double *host_us);
+/* Wall time of a warm call that nothing waits for, and that of its launches alone (bench_host.c); `device_us` is what a
+ * call takes on the device. */
+bool bench_time_host(bench *b, bench_enqueue enqueue, void *user, double device_us, double *host_us, double *launch_us);
 
 /* Kernels that one call launches. */
 bool bench_count_launches(bench *b, bench_enqueue enqueue, void *user, int *launches);
@@ -131,9 +133,9 @@ typedef struct bench_indexer_shape {
 } bench_indexer_shape;
 
 typedef struct bench_indexer_result {
-    double us, host_us; /* as in bench_result */
-    double bytes;       /* each key and scale once, queries, scores written */
-    int launches;       /* kernels of a call */
+    double us, host_us, launch_us; /* as in bench_result */
+    double bytes;                  /* each key and scale once, queries, scores written */
+    int launches;                  /* kernels of a call */
 } bench_indexer_result;
 
 bench_memory bench_indexer_memory(const bench *b, const bench_indexer_shape *shape);

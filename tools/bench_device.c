@@ -263,31 +263,6 @@ bool bench_time_graph(bench *b, int calls, int replays, bench_enqueue enqueue, v
     return ok;
 }
 
-bool bench_time_host(bench *b, bench_enqueue enqueue, void *user, double device_us, double *host_us) {
-    /* A batch stays below the depth of the driver's launch queue, where enqueueing would wait for the device. */
-    enum { CALLS = 500, MOST = 21 };
-    double times[MOST];
-    int batches = (int)(250e3 / (CALLS * device_us));
-    batches = batches < 3 ? 3 : batches > MOST ? MOST : batches;
-    for (int batch = -1; batch < batches; batch++) { /* the first one is warm-up */
-        double start = cli_now();
-        for (int i = 0; i < CALLS; i++) {
-            if (!enqueue(b, user, i)) {
-                return false;
-            }
-        }
-        double seconds = cli_now() - start;
-        if (!gpu_ok(&b->gpu, b->gpu.stream_synchronize(b->stream), "cuStreamSynchronize")) {
-            return false;
-        }
-        if (batch >= 0) {
-            times[batch] = seconds * 1e6 / CALLS;
-        }
-    }
-    *host_us = bench_median(times, (size_t)batches);
-    return true;
-}
-
 bool bench_count_launches(bench *b, bench_enqueue enqueue, void *user, int *launches) {
     const struct gpu *gpu = &b->gpu;
     CUgraph graph = NULL;

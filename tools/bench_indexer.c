@@ -216,7 +216,7 @@ int bench_measure_indexer(bench *b, const bench_indexer_shape *shape, const benc
         ok = bench_time_graph(b, bench_calls(in.pools, result->bytes), settings->replays, enqueue_call, &in,
                               &result->us) &&
              bench_count_launches(b, enqueue_call, &in, &result->launches) &&
-             bench_time_host(b, enqueue_call, &in, result->us, &result->host_us);
+             bench_time_host(b, enqueue_call, &in, result->us, &result->host_us, &result->launch_us);
     }
     struct gpu_buffer *buffers[] = {&in.query, &in.query_scales, &in.tables, &in.lens, &in.requests, &in.scores};
     for (size_t i = 0; i < sizeof(buffers) / sizeof(buffers[0]); i++) {

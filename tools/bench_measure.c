@@ -341,7 +341,7 @@ int bench_measure(bench *b, const bench_shape *shape, const bench_settings *sett
                    "cuFuncSetAttribute") &&
             bench_time_graph(b, calls, settings->replays, enqueue_call, &in, &result->us) &&
             bench_time_graph(b, calls, settings->replays, enqueue_stream, &in, &result->limit_us) &&
-            bench_time_host(b, enqueue_call, &in, result->us, &result->host_us);
+            bench_time_host(b, enqueue_call, &in, result->us, &result->host_us, &result->launch_us);
     }
     free_inputs(b, &in);
     return ok ? CLI_OK : CLI_FAILED;

@@ -4,6 +4,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "bench.h"
 #include "bench_rivals.h"
@@ -15,6 +16,7 @@ struct options {
     cli_ints batches, seq_lens, next_ns, num_heads, head_dims, block_sizes, out_dtypes;
     bench_settings settings;
     bench_op op;
+    bench_rivals rivals; /* those of a file */
     bool deepgemm, json, cold;
     const char *cold_child, *arch;
     int device;
@@ -32,6 +34,7 @@ enum {
     KEY_BLOCK_SIZE,
     KEY_OUT_DTYPE,
     KEY_PRESET,
+    KEY_RIVALS,
     KEY_JITTER,
     KEY_PDL,
     KEY_CLEAN,
@@ -66,6 +69,8 @@ static const struct argp_option option_list[] = {
      "deepgemm: the twelve (batch, seq-len) pairs with published figures instead of --batch and --seq-len; next-n then "
      "defaults to 1,2",
      0},
+    {"rivals", KEY_RIVALS, "FILE", 0,
+     "Print the figures of FILE (tools/rival_deep_gemm.py writes one) beside ours instead of the published ones", 0},
     {"jitter", KEY_JITTER, NULL, 0, "Lengths uniform in 0.7 .. 1.3 of seq-len", 0},
     {"pdl", KEY_PDL, NULL, 0, "Programmatic dependent launch (the streaming limit stays without)", 0},
     {"clean", KEY_CLEAN, NULL, 0, "Fill with -inf past each slot's tokens", 0},
@@ -83,6 +88,14 @@ static const struct argp_option option_list[] = {
     {"json", KEY_JSON, NULL, 0, "One JSON object per shape and one with the summary", 0},
     {0},
 };
+
+static void load_rivals(struct argp_state *state, struct options *o, const char *path) {
+    char error[400];
+    bench_rivals_free(&o->rivals);
+    if (!bench_rivals_load(&o->rivals, path, error, sizeof(error))) {
+        argp_error(state, "--rivals: %s", error);
+    }
+}
 
 static error_t parse(int key, char *arg, struct argp_state *state) {
     struct options *o = state->input;
@@ -116,6 +129,9 @@ static error_t parse(int key, char *arg, struct argp_state *state) {
         return 0;
     case KEY_PRESET:
         o->deepgemm = cli_parse_name(state, "--preset", arg, preset_names) == 1;
+        return 0;
+    case KEY_RIVALS:
+        load_rivals(state, o, arg);
         return 0;
     case KEY_JITTER:
         o->settings.jitter = true;
@@ -156,6 +172,10 @@ static error_t parse(int key, char *arg, struct argp_state *state) {
     case ARGP_KEY_END:
         if (o->deepgemm && (o->batches.count > 0 || o->seq_lens.count > 0)) {
             argp_error(state, "--preset: deepgemm fixes the shapes; it is accepted without --batch and --seq-len only");
+        }
+        if (o->rivals.count > 0 && o->op != BENCH_FP8) {
+            argp_error(state, "--rivals: the figures are of fp8; accepted without --op %s only",
+                       cli_name_of(op_names, (int)o->op));
         }
         if (o->op == BENCH_INDEXER && (o->cold || o->deepgemm || o->settings.clean || o->settings.schedule_meta)) {
             argp_error(state, "--op: indexer is accepted without --cold, --preset, --clean and --schedule only");
@@ -260,15 +280,16 @@ static void print_header(const struct options *o, const bench *b, double copy_gb
            cli_name_of(schedule_names, o->settings.schedule_meta), o->settings.pdl ? "on" : "off",
            o->settings.clean ? ", clean" : "", o->settings.jitter ? ", lengths 0.7 .. 1.3 of ctx" : "",
            o->settings.replays, (int)o->settings.seed);
-    printf("%5s %8s %2s %4s %4s %4s %4s %9s %9s %7s %7s %8s %7s %9s %7s\n", "B", "ctx", "n", "H", "D", "blk", "out",
-           "us", "limit us", "share", "GB/s", "TFLOP/s", "host us", "DeepGEMM", "faster");
+    printf("%5s %8s %2s %4s %4s %4s %4s %9s %9s %7s %7s %8s %7s %9s %9s %7s\n", "B", "ctx", "n", "H", "D", "blk", "out",
+           "us", "limit us", "share", "GB/s", "TFLOP/s", "host us", "launch us", "DeepGEMM", "faster");
 }
 
 static void print_row(const bench_shape *s, const bench_result *r, double rival_us) {
     cli_progress_clear();
-    printf("%5d %8d %2d %4d %4d %4d %4s %9.2f %9.2f %6.1f%% %7.0f %8.1f %7.2f", s->batch, s->seq_len, s->next_n,
+    printf("%5d %8d %2d %4d %4d %4d %4s %9.2f %9.2f %6.1f%% %7.0f %8.1f %7.2f %9.2f", s->batch, s->seq_len, s->next_n,
            s->num_heads, s->head_dim, s->block_size, cli_name_of(cli_dtype_names, (int)s->out_dtype), r->us,
-           r->limit_us, 100 * r->limit_us / r->us, r->bytes / r->us * 1e-3, r->flops / r->us * 1e-6, r->host_us);
+           r->limit_us, 100 * r->limit_us / r->us, r->bytes / r->us * 1e-3, r->flops / r->us * 1e-6, r->host_us,
+           r->launch_us);
     if (rival_us > 0) {
         printf(" %9.2f %6.2fx", rival_us, rival_us / r->us);
     }
@@ -294,13 +315,15 @@ static void report_row(const bench_shape *s, const bench_result *r, double rival
     report_real("gbps", r->bytes / r->us * 1e-3);
     report_real("tflops", r->flops / r->us * 1e-6);
     report_real("host_us", r->host_us);
+    report_real("launch_us", r->launch_us);
     report_bool("pools_fit_l2", r->fits_l2);
     report_real("deepgemm_us", rival_us > 0 ? rival_us : NAN);
     report_real("speedup_over_deepgemm", rival_us > 0 ? rival_us / r->us : NAN);
     report_close();
 }
 
-static void print_summary(const struct options *o, const bench *b, const struct summary *sum) {
+static void print_summary(const struct options *o, const bench *b, const bench_rivals *rivals,
+                          const struct summary *sum) {
     if (o->json) {
         report_object(NULL);
         report_text("type", "summary");
@@ -317,6 +340,7 @@ static void print_summary(const struct options *o, const bench *b, const struct 
         report_int("failed", (int64_t)sum->failed);
         report_real("share_of_limit_mean", mean_of(&sum->share[0]));
         report_real("speedup_over_deepgemm_mean", mean_of(&sum->ratio[0]));
+        report_text("deepgemm_source", sum->ratio[0].count > 0 ? rivals->source : NULL);
         report_array("by_next_n");
         for (int n = 1; n <= MAX_NEXT_N; n++) {
             if (sum->share[n].count > 0) {
@@ -350,7 +374,7 @@ static void print_summary(const struct options *o, const bench *b, const struct 
         putchar('\n');
     }
     if (sum->ratio[0].count > 0) {
-        printf("DeepGEMM: %s\n", BENCH_RIVAL_SOURCE);
+        printf("DeepGEMM: %s\n", rivals->source);
     }
 }
 
@@ -382,6 +406,11 @@ static int run_shapes(const struct options *o, bench *b) {
     if (arena + other > free_bytes / 20 * 19) {
         arena = free_bytes / 20 * 19 - other;
     }
+    const bench_rivals rivals = o->rivals.count > 0 ? o->rivals : bench_rivals_built_in(b->device.name);
+    if (rivals.device[0] != 0 && strcmp(rivals.device, b->device.name) != 0) {
+        cli_error("bench", "the figures of --rivals were measured on '%s', this is '%s'", rivals.device,
+                  b->device.name);
+    }
     struct summary sum = {0};
     if (arena > 0 && (!bench_arena(b, arena) || !bench_copy_gbps(b, o->settings.replays, &sum.copy_gbps))) {
         return CLI_FAILED;
@@ -408,12 +437,12 @@ static int run_shapes(const struct options *o, bench *b) {
             sum.failed++;
             continue;
         }
-        double rival_us = bench_rival_us(b->device.name, &shape, &o->settings);
+        double rival_us = bench_rival_us(&rivals, &shape, &o->settings);
         summary_add(&sum, &shape, &result, rival_us);
         (o->json ? report_row : print_row)(&shape, &result, rival_us);
     }
     cli_progress_clear();
-    print_summary(o, b, &sum);
+    print_summary(o, b, &rivals, &sum);
     return sum.failed > 0 || sum.measured == 0 ? CLI_FAILED : CLI_OK;
 }
 
@@ -490,8 +519,8 @@ int cmd_bench(int argc, char **argv) {
             "by replaying a CUDA graph over KV pools that together exceed L2, the time of a kernel that only streams "
             "the same bytes, and the host's time to enqueue a call.\v"
             "us: device time of a call. limit us: the streaming kernel. share: limit / us. GB/s: each KV byte and "
-            "scale once, queries, weights, scores. Where a figure of DeepGEMM was published for the shape and the "
-            "device is the one it was measured on, it stands beside ours.",
+            "scale once, queries, weights, scores. Where a figure of DeepGEMM is in the file of --rivals, or without "
+            "that option was published for the shape and the device, it stands beside ours.",
         .children = children,
     };
     struct options options = {.op = BENCH_FP8, .settings = {.replays = 11, .seed = 1}};
@@ -500,6 +529,7 @@ int cmd_bench(int argc, char **argv) {
         set_defaults(&options);
     }
     int exit_code = run(&options);
+    bench_rivals_free(&options.rivals);
     cli_ints *lists[] = {&options.batches,   &options.seq_lens,    &options.next_ns,   &options.num_heads,
                          &options.head_dims, &options.block_sizes, &options.out_dtypes};
     for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]); i++) {

@@ -65,15 +65,16 @@ static void print_row(const bench_indexer_shape *s, const bench_indexer_result *
         report_real("share_of_copy", gbps / copy_gbps);
         report_int("launches", r->launches);
         report_real("host_us", r->host_us);
+        report_real("launch_us", r->launch_us);
         if (s->nvfp4 && bf16_us > 0) {
             report_real("time_of_bf16", r->us / bf16_us);
         }
         report_close();
         return;
     }
-    printf("%6d %4d %8d %-8s %-6s %9.2f %7.0f %6.1f%% %8d %7.2f", s->groups, s->rows, s->keys,
+    printf("%6d %4d %8d %-8s %-6s %9.2f %7.0f %6.1f%% %8d %7.2f %9.2f", s->groups, s->rows, s->keys,
            s->one_long ? "one long" : "even", s->nvfp4 ? "nvfp4" : "bf16", r->us, gbps, 100 * gbps / copy_gbps,
-           r->launches, r->host_us);
+           r->launches, r->host_us, r->launch_us);
     if (s->nvfp4 && bf16_us > 0) {
         printf("  %.3fx BF16's time", r->us / bf16_us);
     }
@@ -87,8 +88,8 @@ static void print_header(const bench *b, const bench_settings *settings, double 
            copy_gbps);
     printf("indexer_scores, PDL %s%s; median of %d graph replays; seed %d\n", settings->pdl ? "on" : "off",
            settings->jitter ? ", lengths 0.7 .. 1 of keys" : "", settings->replays, (int)settings->seed);
-    printf("%6s %4s %8s %-8s %-6s %9s %7s %7s %8s %7s\n", "groups", "rows", "keys", "lengths", "format", "us", "GB/s",
-           "of copy", "launches", "host us");
+    printf("%6s %4s %8s %-8s %-6s %9s %7s %7s %8s %7s %9s\n", "groups", "rows", "keys", "lengths", "format", "us",
+           "GB/s", "of copy", "launches", "host us", "launch us");
 }
 
 int bench_run_indexer(bench *b, const cli_ints *groups, const cli_ints *keys, const cli_ints *rows,

@@ -124,9 +124,7 @@ void attns_driver_close(attns_driver *driver) {
     memset(driver, 0, sizeof *driver);
 }
 
-attns_status attns_driver_check(const attns_driver *driver, CUresult result, const char *call) {
-    if (result == CUDA_SUCCESS)
-        return ATTNS_OK;
+attns_status attns_driver_fail(const attns_driver *driver, CUresult result, const char *call) {
     const char *name = NULL, *text = NULL;
     if (driver->get_error_name(result, &name) != CUDA_SUCCESS || !name)
         return attns_fail(ATTNS_ERROR_CUDA, "%s: CUDA error %d", call, (int)result);

@@ -55,7 +55,12 @@ typedef struct attns_driver {
 attns_status attns_driver_open(attns_driver *driver, const char *path);
 void attns_driver_close(attns_driver *driver); /* frees the table; libcuda stays loaded */
 
-/* ATTNS_OK, or attns_fail(ATTNS_ERROR_CUDA, "cuLaunchKernelEx: CUDA_ERROR_X (text)"). */
-attns_status attns_driver_check(const attns_driver *driver, CUresult result, const char *call);
+/* attns_fail(ATTNS_ERROR_CUDA, "cuLaunchKernelEx: CUDA_ERROR_X (text)"). */
+attns_status attns_driver_fail(const attns_driver *driver, CUresult result, const char *call) __attribute__((cold));
+
+/* ATTNS_OK or attns_driver_fail. */
+static inline attns_status attns_driver_check(const attns_driver *driver, CUresult result, const char *call) {
+    return result == CUDA_SUCCESS ? ATTNS_OK : attns_driver_fail(driver, result, call);
+}
 
 #endif

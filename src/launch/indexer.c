@@ -4,9 +4,8 @@
 #include "launch/launch.h"
 
 enum {
-    CTA_WARPS = 4,
-    /* From here on the lengths of all groups take longer to read than small CTAs save by starting sooner: each CTA reads
-     * them all, and a large one has more warps to do it. */
+    /* From here on the lengths of all groups take longer to read than small CTAs save by starting sooner: each CTA
+     * reads them all, and a large one has more warps to do it. */
     MANY_GROUPS = 1024,
 };
 
@@ -40,10 +39,6 @@ static int64_t min64(int64_t a, int64_t b) {
     return a < b ? a : b;
 }
 
-static long long element_stride(const attns_tensor *tensor) {
-    return tensor->stride[0] / tensor->element_bytes;
-}
-
 static void fill_arguments(const attns_indexer_args *args, indexer_kernel_arguments *arguments) {
     *arguments = (indexer_kernel_arguments){
         .query = args->query.data,
@@ -55,13 +50,13 @@ static void fill_arguments(const attns_indexer_args *args, indexer_kernel_argume
         .key_scales = args->key_scales.data,
         .scale_page_stride = args->nvfp4 ? args->key_scales.stride[0] : 0,
         .block_table = args->block_table.data,
-        .table_stride = element_stride(&args->block_table),
+        .table_stride = attns_tensor_element_stride(&args->block_table, 0),
         .lengths = args->context_lengths.data,
-        .lengths_stride = element_stride(&args->context_lengths),
+        .lengths_stride = attns_tensor_element_stride(&args->context_lengths, 0),
         .requests = args->requests.data,
-        .requests_stride = element_stride(&args->requests),
+        .requests_stride = attns_tensor_element_stride(&args->requests, 0),
         .scores = args->scores.data,
-        .scores_stride = element_stride(&args->scores),
+        .scores_stride = attns_tensor_element_stride(&args->scores, 0),
         .groups = (int)args->groups,
         .rows = (int)args->rows_per_group,
         .num_requests = (int)args->num_requests,
@@ -74,9 +69,9 @@ attns_status attns_launch_indexer(const attns_indexer_args *args, const attns_ke
     const attns_kernel *const kernel = use->kernel;
     const attns_plan *const plan = &kernel->plan;
     const bool many_groups = args->groups >= MANY_GROUPS;
-    /* The plan's stages are rings, one for each warp. */
-    const int warps = many_groups ? plan->max_stages : (int)min64(CTA_WARPS, plan->max_stages);
-    const int ctas_per_sm = many_groups ? 1 : plan->max_ctas_per_sm;
+    /* The plan's stages are warps. */
+    const int warps = many_groups ? plan->max_stages : plan->min_stages;
+    const int ctas_per_sm = many_groups ? plan->min_ctas_per_sm : plan->max_ctas_per_sm;
     const int64_t units = args->groups * ((args->max_context + plan->tile_tokens - 1) / plan->tile_tokens);
     const int64_t useful = (units + warps - 1) / warps; /* CTAs that have work if all groups are of full length */
 

@@ -20,15 +20,15 @@ attns_status attns_launch_logits(const attns_logits_args *args, const attns_kern
 
 void attns_fill_common_arguments(const attns_logits_args *args, attns_common_arguments *arguments) {
     arguments->weights = args->weights.data;
-    arguments->weights_stride = args->weights.stride[0] / args->weights.element_bytes;
+    arguments->weights_stride = attns_tensor_element_stride(&args->weights, 0);
     arguments->block_tables = args->block_tables.data;
-    arguments->table_stride = args->block_tables.stride[0] / args->block_tables.element_bytes;
+    arguments->table_stride = attns_tensor_element_stride(&args->block_tables, 0);
     arguments->seq_lens = args->seq_lens.data;
-    arguments->lens_stride_b = args->seq_lens.stride[0] / args->seq_lens.element_bytes;
-    arguments->lens_stride_t = args->per_slot_lens ? args->seq_lens.stride[1] / args->seq_lens.element_bytes : 0;
+    arguments->lens_stride_b = attns_tensor_element_stride(&args->seq_lens, 0);
+    arguments->lens_stride_t = args->per_slot_lens ? attns_tensor_element_stride(&args->seq_lens, 1) : 0;
     arguments->schedule = args->schedule_meta.data;
     arguments->out = args->out.data;
-    arguments->out_stride = args->out.stride[0] / args->out.element_bytes;
+    arguments->out_stride = attns_tensor_element_stride(&args->out, 0);
     arguments->batch = (int)args->batch;
     arguments->max_tokens = (int)args->max_seq_len;
     arguments->clean_until = (int)args->clean_until;

@@ -28,8 +28,8 @@ attns_status attns_launch_portable(const attns_logits_args *args, const attns_ke
     };
     if (args->problem.kind == ATTNS_KERNEL_FP4_LOGITS) {
         arguments.q_sf = args->q_sf.data;
-        arguments.q_sf_stride_b = args->q_sf.stride[0] / args->q_sf.element_bytes;
-        arguments.q_sf_stride_t = args->q_sf.stride[1] / args->q_sf.element_bytes;
+        arguments.q_sf_stride_b = attns_tensor_element_stride(&args->q_sf, 0);
+        arguments.q_sf_stride_t = attns_tensor_element_stride(&args->q_sf, 1);
     }
     attns_fill_common_arguments(args, &arguments.common);
     arguments.common.ctas_per_sm = plan->max_ctas_per_sm;

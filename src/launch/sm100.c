@@ -96,8 +96,8 @@ attns_status attns_launch_sm100(const attns_logits_args *args, const attns_kerne
     ATTNS_TRY(encode_scales(use->driver, args, plan, &arguments.scales));
     if (is_fp4(args)) {
         arguments.q_sf = args->q_sf.data;
-        arguments.q_sf_stride_b = args->q_sf.stride[0] / args->q_sf.element_bytes;
-        arguments.q_sf_stride_t = args->q_sf.stride[1] / args->q_sf.element_bytes;
+        arguments.q_sf_stride_b = attns_tensor_element_stride(&args->q_sf, 0);
+        arguments.q_sf_stride_t = attns_tensor_element_stride(&args->q_sf, 1);
     }
     attns_fill_common_arguments(args, &arguments.common);
     attns_choose_ctas(args, use->kernel, 1, &arguments.common);

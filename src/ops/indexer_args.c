@@ -14,9 +14,6 @@
 
 #define SCALES_PER_ROW (ATTNS_INDEXER_HEAD_DIM / ATTNS_INDEXER_SCALE_SIZE)
 
-/* The formatting of failures stays off the straight line that every call runs. */
-#define COLD __attribute__((cold, noinline))
-
 static const attns_dtype_set query_dtypes = {
     "bfloat16, or for NVFP4 uint8 (two float4_e2m1fn in a byte) or float4_e2m1fn of 2 lanes",
     {{kDLBfloat, 16, 1}, {kDLUInt, 8, 1}, {ATTNS_DL_FLOAT4_E2M1FN, 4, 2}},
@@ -35,7 +32,7 @@ static const attns_dtype_set reference_scores_dtypes = {
 
 /* ---- Presence, rank, device, dtype --------------------------------------------------------------------------- */
 
-COLD static attns_status fail_scales(const char *name, bool given) {
+ATTNS_COLD static attns_status fail_scales(const char *name, bool given) {
     if (given)
         return attns_fail(ATTNS_ERROR_INVALID_ARGUMENT,
                           "%s: given, accepted: NULL, as query is bfloat16 (only NVFP4 has scales)", name);
@@ -77,7 +74,7 @@ static attns_status read_tensors(const attns_indexer_scores_params *params, DLDe
         ATTNS_TRY(attns_tensor_read(params->key_scales, "key_scales", 3, 3, &args->key_scales));
 
     const attns_tensor *const tensors[] = {
-        &args->query,    &args->key_cache, &args->block_table, &args->context_lengths,
+        &args->query,    &args->key_cache, &args->block_table,  &args->context_lengths,
         &args->requests, &args->scores,    &args->query_scales, &args->key_scales,
     };
     const bool given[] = {true, true, true, true, true, true, params->query_scales != NULL, params->key_scales != NULL};
@@ -96,7 +93,7 @@ static attns_status read_tensors(const attns_indexer_scores_params *params, DLDe
 
 /* ---- Shapes -------------------------------------------------------------------------------------------------- */
 
-COLD static attns_status fail_groups(int64_t rows, int64_t groups) {
+ATTNS_COLD static attns_status fail_groups(int64_t rows, int64_t groups) {
     return attns_fail(ATTNS_ERROR_INVALID_ARGUMENT,
                       "context_lengths: shape[0] (groups) is %" PRId64 " for %" PRId64
                       " rows, accepted: a divisor of the rows, with 1 to %d rows in each group",

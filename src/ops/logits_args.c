@@ -11,9 +11,6 @@
 #define TMA_ALIGNMENT  16
 #define TMA_MAX_STRIDE ((INT64_C(1) << 40) - TMA_ALIGNMENT)
 
-/* The formatting of failures stays off the straight line that every call runs. */
-#define COLD __attribute__((cold, noinline))
-
 static const attns_dtype_set int32_dtype = {"int32", {{kDLInt, 32, 1}}, 1};
 static const attns_dtype_set float32_dtype = {"float32", {{kDLFloat, 32, 1}}, 1};
 static const attns_dtype_set out_dtypes = {
@@ -70,8 +67,8 @@ static attns_status read_tensors(const attns_logits_inputs *inputs, DLDeviceType
 
 /* ---- Shapes -------------------------------------------------------------------------------------------------- */
 
-COLD static attns_status fail_unsupported(const attns_tensor *tensor, int dim, int values_per_element,
-                                          const attns_shape_rule *rule) {
+ATTNS_COLD static attns_status fail_unsupported(const attns_tensor *tensor, int dim, int values_per_element,
+                                                const attns_shape_rule *rule) {
     char factor[16] = "";
     if (values_per_element > 1)
         snprintf(factor, sizeof factor, "%d * ", values_per_element);
@@ -101,7 +98,7 @@ static attns_status check_supported(const attns_logits_inputs *inputs, const att
     return check_shape_field(kind, ATTNS_SHAPE_BLOCK_SIZE, &args->kv, 1, 1);
 }
 
-COLD static attns_status fail_max_seq_len(int64_t given, const attns_tensor *out) {
+ATTNS_COLD static attns_status fail_max_seq_len(int64_t given, const attns_tensor *out) {
     if (given == 0)
         return attns_fail(ATTNS_ERROR_INVALID_ARGUMENT,
                           "max_seq_len: is 0 (the width of out, %" PRId64 "), accepted: 0 to %d", out->shape[1],
@@ -127,7 +124,7 @@ static attns_status check_shapes(const attns_logits_inputs *inputs, attns_logits
     const int64_t head_dim = args->q.shape[3] * inputs->values_per_byte;
     const int64_t scales = inputs->values_per_scale ? head_dim / inputs->values_per_scale : 1;
     const int64_t token_bytes = args->q.shape[3] + scales * inputs->scale_bytes;
-    ATTNS_TRY(attns_tensor_check_range(&args->q, 0, 0, INT32_MAX / next_n, "B, with B*next_n within int32"));
+    ATTNS_TRY(attns_tensor_check_range(&args->q, 0, 0, INT32_MAX / (int32_t)next_n, "B, with B*next_n within int32"));
     if (inputs->kind == ATTNS_KERNEL_FP4_LOGITS)
         ATTNS_TRY(check_q_sf(args));
     ATTNS_TRY(attns_tensor_check_range(&args->kv, 0, batch > 0, INT32_MAX, "num_blocks"));

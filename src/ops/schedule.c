@@ -112,8 +112,8 @@ static attns_status launch(const schedule_args *args, const attns_kernel_use *us
     const attns_kernel *const kernel = use->kernel;
     void *seq_lens = args->seq_lens.data;
     void *meta = args->meta.data;
-    long long stride_b = args->seq_lens.stride[0] / args->seq_lens.element_bytes;
-    long long stride_t = args->slots > 1 ? args->seq_lens.stride[1] / args->seq_lens.element_bytes : 0;
+    long long stride_b = attns_tensor_element_stride(&args->seq_lens, 0);
+    long long stride_t = args->slots > 1 ? attns_tensor_element_stride(&args->seq_lens, 1) : 0;
     int batch = (int)args->batch;
     int slots = (int)args->slots;
     int num_shares = (int)args->num_shares;

@@ -3,14 +3,12 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "core/error.h"
 
 #define MAX_DIMS    4
 #define TEXT_LENGTH 48
-
-/* The checks run in every call, so that all formatting lives in functions of its own, off the straight line. */
-#define COLD __attribute__((cold, noinline))
 
 /* ---- Texts --------------------------------------------------------------------------------------------------- */
 
@@ -59,11 +57,11 @@ static void format_device(DLDevice device, char text[TEXT_LENGTH]) {
 
 /* ---- Failures ------------------------------------------------------------------------------------------------ */
 
-COLD static attns_status fail_null(const char *name, const char *what, const char *accepted) {
+ATTNS_COLD static attns_status fail_null(const char *name, const char *what, const char *accepted) {
     return attns_fail(ATTNS_ERROR_INVALID_ARGUMENT, "%s: %sis NULL, accepted: %s", name, what, accepted);
 }
 
-COLD static attns_status fail_rank(const char *name, int ndim, int min_ndim, int max_ndim) {
+ATTNS_COLD static attns_status fail_rank(const char *name, int ndim, int min_ndim, int max_ndim) {
     char range[TEXT_LENGTH];
     if (min_ndim == max_ndim)
         snprintf(range, sizeof range, "%d", min_ndim);
@@ -72,19 +70,19 @@ COLD static attns_status fail_rank(const char *name, int ndim, int min_ndim, int
     return attns_fail(ATTNS_ERROR_INVALID_ARGUMENT, "%s: rank is %d, accepted: %s", name, ndim, range);
 }
 
-COLD static attns_status fail_dtype(const char *name, DLDataType dtype, const char *accepted) {
+ATTNS_COLD static attns_status fail_dtype(const char *name, DLDataType dtype, const char *accepted) {
     char text[TEXT_LENGTH];
     format_dtype(dtype, text);
     return attns_fail(ATTNS_ERROR_INVALID_ARGUMENT, "%s: dtype is %s, accepted: %s", name, text, accepted);
 }
 
-COLD static attns_status fail_dim(const char *name, int dim, const char *property, int64_t value,
-                                  const char *accepted) {
+ATTNS_COLD static attns_status fail_dim(const char *name, int dim, const char *property, int64_t value,
+                                        const char *accepted) {
     return attns_fail(ATTNS_ERROR_INVALID_ARGUMENT, "%s: %s[%d] is %" PRId64 ", accepted: %s", name, property, dim,
                       value, accepted);
 }
 
-COLD static attns_status fail_extent(const char *name, int dim, int64_t shape, int64_t stride) {
+ATTNS_COLD static attns_status fail_extent(const char *name, int dim, int64_t shape, int64_t stride) {
     return attns_fail(ATTNS_ERROR_INVALID_ARGUMENT,
                       "%s: shape[%d] is %" PRId64 " with stride %" PRId64
                       ", accepted: a tensor that spans less than 2^63 bytes",
@@ -112,29 +110,29 @@ attns_status attns_tensor_read(const DLTensor *tensor, const char *name, int min
     out->device = tensor->device;
     out->element_bytes = is_packed_pair ? 1 : (tensor->dtype.bits + 7) / 8;
 
-    /* `compact` is the stride of a dimension whose inner ones are packed, `last` the offset of the last element. */
-    int64_t compact = out->element_bytes;
-    int64_t last = 0;
+    /* `compact` is the stride of a dimension whose inner ones are packed, `end` the offset behind the last element. */
+    const int64_t *const strides = tensor->strides;
+    const int64_t element_bytes = out->element_bytes;
+    int64_t compact = element_bytes;
+    int64_t end = element_bytes;
     bool empty = false;
     for (int dim = ndim - 1; dim >= 0; dim--) {
         const int64_t shape = tensor->shape[dim];
         int64_t stride = compact;
-        int64_t span;
-        if (shape < 0)
+        if (shape > 1) {
+            int64_t span;
+            if (strides && strides[dim] < 0)
+                return fail_dim(name, dim, "stride", strides[dim], "0 or more");
+            if ((strides && __builtin_mul_overflow(strides[dim], element_bytes, &stride)) ||
+                __builtin_mul_overflow(shape - 1, stride, &span) || __builtin_add_overflow(end, span, &end))
+                return fail_extent(name, dim, shape, strides ? strides[dim] : stride / element_bytes);
+            if (__builtin_mul_overflow(compact, shape, &compact))
+                compact = INT64_MAX; /* reached by broadcast shapes only; as a stride it is refused above */
+        } else if (shape < 0) {
             return fail_dim(name, dim, "shape", shape, "0 or more");
-        if (tensor->strides && shape > 1) {
-            if (tensor->strides[dim] < 0)
-                return fail_dim(name, dim, "stride", tensor->strides[dim], "0 or more");
-            if (__builtin_mul_overflow(tensor->strides[dim], out->element_bytes, &stride))
-                return fail_extent(name, dim, shape, tensor->strides[dim]);
-        }
-        if (shape > 1 && (__builtin_mul_overflow(shape - 1, stride, &span) ||
-                          __builtin_add_overflow(last, span, &last) || last > INT64_MAX - out->element_bytes))
-            return fail_extent(name, dim, shape, tensor->strides ? tensor->strides[dim] : stride / out->element_bytes);
-        if (shape == 0)
+        } else if (shape == 0) {
             empty = true;
-        else if (__builtin_mul_overflow(compact, shape, &compact))
-            compact = INT64_MAX; /* reached by broadcast shapes only; as a stride it is refused above */
+        }
         out->shape[dim] = shape;
         out->stride[dim] = stride;
     }
@@ -148,36 +146,24 @@ attns_status attns_tensor_read(const DLTensor *tensor, const char *name, int min
 attns_status attns_tensor_check_dtype(const attns_tensor *tensor, const attns_dtype_set *set) {
     const DLDataType given = tensor->dtype;
     for (int i = 0; i < set->count; i++)
-        if (given.code == set->types[i].code && given.bits == set->types[i].bits && given.lanes == set->types[i].lanes)
+        if (memcmp(&given, &set->types[i], sizeof given) == 0)
             return ATTNS_OK;
     return fail_dtype(tensor->name, given, set->accepted);
 }
 
-COLD static attns_status fail_size(const attns_tensor *tensor, int dim, int64_t expected, const char *what) {
+attns_status attns_tensor_fail_dim(const attns_tensor *tensor, int dim, int64_t expected, const char *what) {
     char accepted[128];
     snprintf(accepted, sizeof accepted, "%" PRId64 " (%s)", expected, what);
     return fail_dim(tensor->name, dim, "shape", tensor->shape[dim], accepted);
 }
 
-attns_status attns_tensor_check_dim(const attns_tensor *tensor, int dim, int64_t expected, const char *what) {
-    if (tensor->shape[dim] != expected)
-        return fail_size(tensor, dim, expected, what);
-    return ATTNS_OK;
-}
-
-COLD static attns_status fail_range(const attns_tensor *tensor, int dim, int64_t min, int64_t max, const char *what) {
+attns_status attns_tensor_fail_range(const attns_tensor *tensor, int dim, int64_t min, int64_t max, const char *what) {
     char accepted[128];
     snprintf(accepted, sizeof accepted, "%" PRId64 " to %" PRId64 " (%s)", min, max, what);
     return fail_dim(tensor->name, dim, "shape", tensor->shape[dim], accepted);
 }
 
-attns_status attns_tensor_check_range(const attns_tensor *tensor, int dim, int64_t min, int64_t max, const char *what) {
-    if (tensor->shape[dim] < min || tensor->shape[dim] > max)
-        return fail_range(tensor, dim, min, max, what);
-    return ATTNS_OK;
-}
-
-COLD static attns_status fail_dense(const attns_tensor *tensor, int dim, int64_t expected) {
+ATTNS_COLD static attns_status fail_dense(const attns_tensor *tensor, int dim, int64_t expected) {
     char accepted[TEXT_LENGTH];
     snprintf(accepted, sizeof accepted, "%" PRId64 " (dense)", expected / tensor->element_bytes);
     return fail_dim(tensor->name, dim, "stride", tensor->stride[dim] / tensor->element_bytes, accepted);
@@ -194,12 +180,12 @@ attns_status attns_tensor_check_dense(const attns_tensor *tensor, int first_dim)
     return ATTNS_OK;
 }
 
-COLD static attns_status fail_address(const attns_tensor *tensor, int64_t bytes) {
+ATTNS_COLD static attns_status fail_address(const attns_tensor *tensor, int64_t bytes) {
     return attns_fail(ATTNS_ERROR_INVALID_ARGUMENT, "%s: address is %p, accepted: a multiple of %" PRId64 " bytes",
                       tensor->name, (void *)tensor->data, bytes);
 }
 
-COLD static attns_status fail_stride_alignment(const attns_tensor *tensor, int dim, int64_t bytes) {
+ATTNS_COLD static attns_status fail_stride_alignment(const attns_tensor *tensor, int dim, int64_t bytes) {
     char accepted[96];
     snprintf(accepted, sizeof accepted, "a multiple of %" PRId64 " bytes (given: %" PRId64 " bytes)", bytes,
              tensor->stride[dim]);
@@ -216,68 +202,29 @@ attns_status attns_tensor_check_aligned(const attns_tensor *tensor, int64_t byte
     return ATTNS_OK;
 }
 
-COLD static attns_status fail_stride(const attns_tensor *tensor, int dim, const char *bound, int64_t limit,
-                                     const char *why) {
+attns_status attns_tensor_fail_stride(const attns_tensor *tensor, int dim, const char *bound, int64_t limit,
+                                      const char *why) {
     return attns_fail(ATTNS_ERROR_INVALID_ARGUMENT,
                       "%s: stride[%d] is %" PRId64 ", accepted: %s %" PRId64 " elements (%s)", tensor->name, dim,
                       tensor->stride[dim] / tensor->element_bytes, bound, limit / tensor->element_bytes, why);
 }
 
-attns_status attns_tensor_check_min_stride(const attns_tensor *tensor, int dim, int64_t bytes, const char *why) {
-    if (tensor->stride[dim] < bytes && tensor->shape[dim] > 1)
-        return fail_stride(tensor, dim, "at least", bytes, why);
-    return ATTNS_OK;
-}
-
-attns_status attns_tensor_check_max_stride(const attns_tensor *tensor, int dim, int64_t bytes, const char *why) {
-    if (tensor->stride[dim] > bytes && tensor->shape[dim] > 1)
-        return fail_stride(tensor, dim, "at most", bytes, why);
-    return ATTNS_OK;
-}
-
-static bool is_host(DLDevice device) {
-    return device.device_type == kDLCPU || device.device_type == kDLCUDAHost;
-}
-
-static bool is_cuda(DLDevice device) {
-    return device.device_type == kDLCUDA || device.device_type == kDLCUDAManaged;
-}
-
-bool attns_tensor_on_host(const attns_tensor *tensor) {
-    return is_host(tensor->device);
-}
-
-COLD static attns_status fail_device(const char *name, DLDevice device, const char *accepted) {
+static attns_status fail_device(const attns_tensor *tensor, const char *accepted) {
     char text[TEXT_LENGTH];
-    format_device(device, text);
-    return attns_fail(ATTNS_ERROR_INVALID_ARGUMENT, "%s: device is %s, accepted: %s", name, text, accepted);
+    format_device(tensor->device, text);
+    return attns_fail(ATTNS_ERROR_INVALID_ARGUMENT, "%s: device is %s, accepted: %s", tensor->name, text, accepted);
 }
 
-attns_status attns_tensor_check_device(const attns_tensor *tensor, bool host, bool cuda) {
-    if ((host && is_host(tensor->device)) || (cuda && is_cuda(tensor->device)))
-        return ATTNS_OK;
-    return fail_device(tensor->name, tensor->device,
-                       !cuda   ? "host memory (cpu or cuda_host)"
-                       : !host ? "a CUDA device"
-                               : "host memory or a CUDA device");
+attns_status attns_tensor_fail_device(const attns_tensor *tensor, bool host, bool cuda) {
+    return fail_device(tensor, !cuda   ? "host memory (cpu or cuda_host)"
+                               : !host ? "a CUDA device"
+                                       : "host memory or a CUDA device");
 }
 
-COLD static attns_status fail_mixed_devices(const attns_tensor *tensor, const attns_tensor *reference) {
+attns_status attns_tensor_fail_same_device(const attns_tensor *tensor, const attns_tensor *reference) {
     char accepted[2 * TEXT_LENGTH];
     char text[TEXT_LENGTH];
     format_device(reference->device, text);
     snprintf(accepted, sizeof accepted, "%s, as %s", text, reference->name);
-    return fail_device(tensor->name, tensor->device, accepted);
-}
-
-attns_status attns_tensor_check_same_device(const attns_tensor *tensor, const attns_tensor *reference) {
-    const DLDevice a = tensor->device;
-    const DLDevice b = reference->device;
-    if (a.device_type == b.device_type && a.device_id == b.device_id)
-        return ATTNS_OK;
-    /* Only device memory belongs to one device: DLPack gives host and managed memory the id 0, whatever it serves. */
-    if ((is_host(a) && is_host(b)) ||
-        (is_cuda(a) && is_cuda(b) && (a.device_type == kDLCUDAManaged || b.device_type == kDLCUDAManaged)))
-        return ATTNS_OK;
-    return fail_mixed_devices(tensor, reference);
+    return fail_device(tensor, accepted);
 }

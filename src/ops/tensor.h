@@ -37,22 +37,80 @@ typedef struct attns_dtype_set {
 } attns_dtype_set;
 attns_status attns_tensor_check_dtype(const attns_tensor *tensor, const attns_dtype_set *set);
 
+/* Every call makes dozens of these checks: the comparisons are inline, the messages of failures are not. */
+#define ATTNS_COLD __attribute__((cold, noinline))
+ATTNS_COLD attns_status attns_tensor_fail_dim(const attns_tensor *tensor, int dim, int64_t expected, const char *what);
+ATTNS_COLD attns_status attns_tensor_fail_range(const attns_tensor *tensor, int dim, int64_t min, int64_t max,
+                                                const char *what);
+ATTNS_COLD attns_status attns_tensor_fail_stride(const attns_tensor *tensor, int dim, const char *bound, int64_t limit,
+                                                 const char *why);
+ATTNS_COLD attns_status attns_tensor_fail_device(const attns_tensor *tensor, bool host, bool cuda);
+ATTNS_COLD attns_status attns_tensor_fail_same_device(const attns_tensor *tensor, const attns_tensor *reference);
+
 /* shape[dim] == expected; `what` explains the number in the message, e.g. "B (from q)". */
-attns_status attns_tensor_check_dim(const attns_tensor *tensor, int dim, int64_t expected, const char *what);
-attns_status attns_tensor_check_range(const attns_tensor *tensor, int dim, int64_t min, int64_t max, const char *what);
+static inline attns_status attns_tensor_check_dim(const attns_tensor *tensor, int dim, int64_t expected,
+                                                  const char *what) {
+    return tensor->shape[dim] == expected ? ATTNS_OK : attns_tensor_fail_dim(tensor, dim, expected, what);
+}
+
+static inline attns_status attns_tensor_check_range(const attns_tensor *tensor, int dim, int64_t min, int64_t max,
+                                                    const char *what) {
+    return tensor->shape[dim] >= min && tensor->shape[dim] <= max
+               ? ATTNS_OK
+               : attns_tensor_fail_range(tensor, dim, min, max, what);
+}
+
 attns_status attns_tensor_check_dense(const attns_tensor *tensor, int first_dim); /* dims first_dim.. are compact */
 attns_status attns_tensor_check_aligned(const attns_tensor *tensor, int64_t bytes, int strides); /* address and the
                                                                            first `strides` strides of dims > 1 */
 /* Bounds of the stride of a dim > 1, in bytes; `why` explains the bound in the message. */
-attns_status attns_tensor_check_min_stride(const attns_tensor *tensor, int dim, int64_t bytes, const char *why);
-attns_status attns_tensor_check_max_stride(const attns_tensor *tensor, int dim, int64_t bytes, const char *why);
+static inline attns_status attns_tensor_check_min_stride(const attns_tensor *tensor, int dim, int64_t bytes,
+                                                         const char *why) {
+    return tensor->stride[dim] >= bytes || tensor->shape[dim] <= 1
+               ? ATTNS_OK
+               : attns_tensor_fail_stride(tensor, dim, "at least", bytes, why);
+}
 
-bool attns_tensor_on_host(const attns_tensor *tensor); /* pageable or pinned */
+static inline attns_status attns_tensor_check_max_stride(const attns_tensor *tensor, int dim, int64_t bytes,
+                                                         const char *why) {
+    return tensor->stride[dim] <= bytes || tensor->shape[dim] <= 1
+               ? ATTNS_OK
+               : attns_tensor_fail_stride(tensor, dim, "at most", bytes, why);
+}
+
+/* Pageable or pinned. */
+static inline bool attns_tensor_on_host(const attns_tensor *tensor) {
+    return tensor->device.device_type == kDLCPU || tensor->device.device_type == kDLCUDAHost;
+}
+
+/* Device or managed memory. */
+static inline bool attns_tensor_on_cuda(const attns_tensor *tensor) {
+    return tensor->device.device_type == kDLCUDA || tensor->device.device_type == kDLCUDAManaged;
+}
 
 /* Whether host memory, and CUDA device or managed memory, will do. */
-attns_status attns_tensor_check_device(const attns_tensor *tensor, bool host, bool cuda);
+static inline attns_status attns_tensor_check_device(const attns_tensor *tensor, bool host, bool cuda) {
+    return (cuda && attns_tensor_on_cuda(tensor)) || (host && attns_tensor_on_host(tensor))
+               ? ATTNS_OK
+               : attns_tensor_fail_device(tensor, host, cuda);
+}
 
-/* Managed memory goes with every CUDA device, so compare with a tensor in device memory where there is one. */
-attns_status attns_tensor_check_same_device(const attns_tensor *tensor, const attns_tensor *reference);
+/* Only device memory belongs to one device: DLPack gives host and managed memory the id 0, whatever it serves. Managed
+ * memory goes with every CUDA device, so compare with a tensor in device memory where there is one. */
+static inline attns_status attns_tensor_check_same_device(const attns_tensor *tensor, const attns_tensor *reference) {
+    const DLDevice a = tensor->device;
+    const DLDevice b = reference->device;
+    const bool same = a.device_type == b.device_type && a.device_id == b.device_id;
+    return same || (attns_tensor_on_host(tensor) && attns_tensor_on_host(reference)) ||
+                   (attns_tensor_on_cuda(tensor) && attns_tensor_on_cuda(reference) &&
+                    (a.device_type == kDLCUDAManaged || b.device_type == kDLCUDAManaged))
+               ? ATTNS_OK
+               : attns_tensor_fail_same_device(tensor, reference);
+}
+
+/* The stride in elements. Not for a dtype that has not been checked: sizes that are accepted are powers of two. */
+static inline int64_t attns_tensor_element_stride(const attns_tensor *tensor, int dim) {
+    return tensor->stride[dim] >> __builtin_ctzll((unsigned long long)tensor->element_bytes);
+}
 
 #endif

@@ -43,7 +43,8 @@ int attns_plan_stages(const attns_plan *plan, int ctas_per_sm) {
     if (room > plan->target.shared_bytes_per_block)
         room = plan->target.shared_bytes_per_block;
     const int stages = (room - plan->shared_fixed) / plan->shared_per_stage;
-    return stages < MAX_STAGES ? stages : MAX_STAGES;
+    const int limit = plan->stage_limit > 0 ? plan->stage_limit : MAX_STAGES;
+    return stages < limit ? stages : limit;
 }
 
 /* One CTA that reads all lengths; the same on every architecture. */

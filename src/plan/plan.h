@@ -123,10 +123,11 @@ typedef struct attns_plan {
     int tile_tokens; /* of a stage */
     int min_ctas_per_sm, max_ctas_per_sm;
     int min_stages, max_stages; /* max with min_ctas_per_sm */
+    int stage_limit;            /* more do not help, though they fit; 0: there is none */
     int shared_fixed, shared_per_stage;
 } attns_plan;
 
-/* Stages of the KV ring that fit when ctas_per_sm CTAs share an SM. */
+/* Stages of the KV ring when ctas_per_sm CTAs share an SM: what fits, up to stage_limit. */
 int attns_plan_stages(const attns_plan *plan, int ctas_per_sm);
 
 /* Dynamic shared memory of a CTA with a ring of `stages`. */

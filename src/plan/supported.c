@@ -23,12 +23,6 @@ const attns_shape_rule *attns_shape_rule_of(attns_kernel_kind kind, attns_shape_
     return kind == ATTNS_KERNEL_FP4_LOGITS ? &fp4_rules[field] : &fp8_rules[field];
 }
 
-bool attns_shape_accepts(const attns_shape_rule *rule, int64_t value) {
-    if (value < rule->min || value > rule->max)
-        return false;
-    return rule->step ? value % rule->step == 0 : (value & (value - 1)) == 0;
-}
-
 static attns_status check_shape(attns_kernel_kind kind, attns_shape_field field, int32_t value) {
     const attns_shape_rule *const rule = attns_shape_rule_of(kind, field);
     if (attns_shape_accepts(rule, value))

@@ -22,12 +22,17 @@ struct CommonArguments {
     u32 ctas_reciprocal; /* 2^32 / ctas_per_sm, rounded up; for 1 unused */
 };
 
-/* Tokens that slot t of a request sees: row request * NEXT_N + t is written in columns [0, limit). */
-__device__ __forceinline__ int slot_limit(const CommonArguments &args, int request, int slot) {
+/* Tokens that slot t of a request sees: row request * NEXT_N + t is written in columns [0, limit). Of a request whose
+ * length is known, and of any. */
+__device__ __forceinline__ int slot_limit(const CommonArguments &args, int request, int slot, int length) {
     if (args.per_slot_lens)
         return clamp(args.seq_lens[request * args.lens_stride_b + slot * args.lens_stride_t], 0, args.max_tokens);
-    const int length = clamp(args.seq_lens[request * args.lens_stride_b], 0, args.max_tokens);
     return max(length - (NEXT_N - 1) + slot, 0);
+}
+__device__ __forceinline__ int slot_limit(const CommonArguments &args, int request, int slot) {
+    const int length =
+        args.per_slot_lens ? 0 : clamp(args.seq_lens[request * args.lens_stride_b], 0, args.max_tokens);
+    return slot_limit(args, request, slot, length);
 }
 
 __device__ __forceinline__ int request_length(const CommonArguments &args, int request) {
@@ -38,6 +43,14 @@ __device__ __forceinline__ int request_length(const CommonArguments &args, int r
     for (int slot = 0; slot < NEXT_N; slot++)
         length = max(length, slot_limit(args, request, slot));
     return length;
+}
+
+/* Starts to load the one length of a request, if `condition` holds; it is still to be clamped to [0, max_tokens]. Nothing
+ * is computed here, and no branch taken, so that a warp does not wait for it before it uses it. */
+__device__ __forceinline__ void load_length(const CommonArguments &args, int request, bool condition, int &length) {
+    asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %2, 0;\n@p ld.global.s32 %0, [%1];\n}"
+                 : "+r"(length)
+                 : "l"(args.seq_lens + request * args.lens_stride_b), "r"(static_cast<int>(condition)));
 }
 
 /* clean_logits: -inf from each row's limit to clean_until, in pieces dealt out over all CTAs. Called by `threads` threads of each. */

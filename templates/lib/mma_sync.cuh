@@ -13,12 +13,6 @@ __device__ __forceinline__ void copy_async_16(u32 to, const void *from, bool val
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(valid ? 16 : 0) : "memory");
 }
 
-/* Likewise, of rows that are read whole: L2 fetches all of a 128-byte line with the first of its sectors. */
-__device__ __forceinline__ void copy_async_16_of_line(u32 to, const void *from, bool valid) {
-    asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(valid ? 16 : 0)
-                 : "memory");
-}
-
 __device__ __forceinline__ void copy_async_4(u32 to, const void *from, bool valid) {
     asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(to), "l"(from), "r"(valid ? 4 : 0) : "memory");
 }

@@ -5,9 +5,10 @@
  * A stage of the KV ring takes STAGE_TILES tiles of one request, fewer at its end. There are as many producer warps, each of
  * which finds the whole share by itself and loads one tile of each stage, the first of them the requests as well.
  *
- * Loader: load_request(note) and load_tile(token, blocks), or skip_tile() where a stage has no such tile, are called by one
- * lane, which must not branch on others; stage_loaded() and request_loaded() by all lanes after it, to move on in the rings;
- * end() by one lane of the first warp when all is done. */
+ * Loader: load_tile(token, blocks), or skip_tile() where a stage has no such tile, and, after its first tile,
+ * load_request(note, tokens) are called by one lane, which must not branch on others; stage_loaded() and request_loaded() by
+ * all lanes after it, to move on in the rings; end() by one lane of the first warp when all is done. A tile waits only for
+ * the tiles of requests that were announced, so the order cannot lock up. */
 
 /* What the math warpgroups must know of a request. tiles == 0 ends the work. */
 struct alignas(16) RequestNote {
@@ -18,11 +19,21 @@ struct alignas(16) RequestNote {
 };
 
 /* All 32 lanes plan (a lane plans one tile at a time, so that 32 block ids are in flight
- * together); then the lanes take turns in issuing their tile. */
+ * together); then the lanes take turns in issuing their tile. Lengths, block ids and keys are three trips to memory, each
+ * of which starts with what the one before it brought: everything else is done while the lengths are on their way. */
 template <class Loader> struct Producer {
+    static constexpr int HELD = 8; /* a larger batch is summed by the whole CTA */
+    static constexpr int HELD_REQUESTS = 32 * HELD;
+
     const CommonArguments &args;
     Loader loader;
     int index; /* of this warp among the producers, and of its tile in a stage */
+
+    /* Lengths of the requests 32 i + lane_id(), not clamped. Of batches up to HELD_REQUESTS. */
+    int lengths[HELD];
+    /* The CTAs of one SM are a group, whose share's tiles they take in turn. */
+    int groups, group, turn;
+    u32 groups_reciprocal;
 
     /* Walks a share: of the requests from `base` (a multiple of 32) on, tiles in sequence, of which this CTA takes every
      * ctas_per_sm-th from `begin` + `turn` on and none at or past `end`; tile numbers count from `base`. Bounded by the
@@ -37,8 +48,7 @@ template <class Loader> struct Producer {
         /* Of the kernel's own: tiles of each chunk of requests, so that empty ones are skipped; or null. */
         const int *chunk_tiles;
         int chunk_length;
-        /* Length of request lane_id() if it is known already (the batch has no more than 32), else -1. */
-        int length;
+        bool held; /* lengths are */
     };
 
     __device__ __forceinline__ int divide_by_ctas(int x) const {
@@ -61,9 +71,11 @@ template <class Loader> struct Producer {
                 continue;
             }
             const int request = base + lane_id();
-            int length = share.length;
-            if (length < 0)
-                length = request < args.batch && request >= share.first_request ? request_length(args, request) : 0;
+            int length = 0;
+            if (share.held)
+                length = held_length(base / 32);
+            else if (request < args.batch && request >= share.first_request)
+                length = request_length(args, request);
             int tiles = tiles_of(length);
             if (base <= share.first_request) {
                 begin = min(share.first_tile, __shfl_sync(FULL_WARP, tiles, share.first_request - base));
@@ -87,8 +99,8 @@ template <class Loader> struct Producer {
         }
     }
 
-    /* Plans and issues `count` tiles, or the whole stages of them, and returns how many; lane i has tile number `own` of the 32
-     * requests at `base`. As a request, a lane has the tiles [exclusive, inclusive), of which the walk takes
+    /* Plans and issues `count` tiles, or the whole stages of them, and returns how many; lane i has tile number `own` of the
+     * 32 requests at `base`. As a request, a lane has the tiles [exclusive, inclusive), of which the walk takes
      * [taken_from, taken_to), and `length` tokens. */
     __device__ __forceinline__ int issue(int base, int own, int count, int length, int inclusive, int exclusive,
                                          int taken_from, int taken_to) {
@@ -123,9 +135,9 @@ template <class Loader> struct Producer {
         if constexpr (STAGE_TILES == 1) {
             for (int turn = 0; turn < count; turn++) {
                 if (lane_id() == turn) {
+                    loader.load_tile(token, blocks); /* keys first: they come from farther away than queries */
                     if (first_tile)
-                        loader.load_request(note);
-                    loader.load_tile(token, blocks);
+                        loader.load_request(note, tokens);
                 }
                 __syncwarp();
                 loader.stage_loaded();
@@ -141,12 +153,12 @@ template <class Loader> struct Producer {
                 const int leader = __ffs(static_cast<int>(leaders)) - 1;
                 leaders &= leaders - 1;
                 const int end = leaders != 0 ? __ffs(static_cast<int>(leaders)) - 1 : count;
-                if (lane_id() == leader && first_tile && index == 0)
-                    loader.load_request(note);
                 if (lane_id() == leader + index && lane_id() < end)
                     loader.load_tile(token, blocks);
                 else if (lane_id() == leader && leader + index >= end)
                     loader.skip_tile();
+                if (lane_id() == leader && first_tile && index == 0)
+                    loader.load_request(note, tokens);
                 __syncwarp();
                 loader.stage_loaded();
                 if (firsts >> leader & 1)
@@ -156,42 +168,123 @@ template <class Loader> struct Producer {
         return count;
     }
 
-    /* Brings the block ids closer that this CTA needs if all requests are as long as they may be, while the lengths are
-     * still on their way: right for requests of equal length, harmless for others. A prefetch is no read: it cannot fault,
-     * and what it brings is used only where the lengths say so. */
+    __device__ __forceinline__ bool holds_lengths() const {
+        return args.batch <= HELD_REQUESTS;
+    }
+
+    /* Of request 32 i + lane_id(). */
+    __device__ __forceinline__ int held_length(int i) const {
+        int length = lengths[0];
+#pragma unroll
+        for (int j = 1; j < HELD; j++)
+            length = i == j ? lengths[j] : length;
+        return clamp(length, 0, args.max_tokens);
+    }
+
+    /* total / groups, and what is left. The reciprocal is at most 1 too small, the quotient too. */
+    __device__ __forceinline__ u32 split(u32 total, u32 *rest) const {
+        u32 each = __umulhi(total, groups_reciprocal);
+        *rest = total - each * static_cast<u32>(groups);
+        if (*rest >= static_cast<u32>(groups)) {
+            each++;
+            *rest -= static_cast<u32>(groups);
+        }
+        return each;
+    }
+
+    /* Everything that needs no length, while the lengths are on their way. */
+    __device__ __forceinline__ void prepare() {
+#pragma unroll
+        for (int i = 0; i < HELD; i++)
+            lengths[i] = 0;
+        if (args.schedule == nullptr && holds_lengths()) {
+            if (args.per_slot_lens) {
+#pragma unroll
+                for (int i = 0; i < HELD; i++)
+                    if (32 * i + lane_id() < args.batch)
+                        lengths[i] = request_length(args, 32 * i + lane_id());
+            } else {
+                load_length(args, lane_id(), lane_id() < args.batch, lengths[0]);
+                if (args.batch > 32) {
+#pragma unroll
+                    for (int i = 1; i < HELD; i++)
+                        load_length(args, 32 * i + lane_id(), 32 * i + lane_id() < args.batch, lengths[i]);
+                }
+            }
+        }
+
+        groups = divide_by_ctas(static_cast<int>(gridDim.x));
+        turn = 0;
+#pragma unroll
+        for (int i = 1; i < MAX_CTAS_PER_SM; i++)
+            turn += static_cast<int>(blockIdx.x) >= i * groups ? 1 : 0;
+        group = static_cast<int>(blockIdx.x) - turn * groups;
+        groups_reciprocal = 0xffffffffu / static_cast<u32>(groups);
+        if (args.schedule == nullptr)
+            prefetch_table();
+    }
+
+    /* Brings the block ids closer that this CTA needs if all requests are as long as they may be: right for requests of
+     * equal length, harmless for others. A prefetch is no read: it cannot fault, and what it brings is used only where
+     * the lengths say so. */
     __device__ __forceinline__ void prefetch_table() const {
-        const int tiles = tiles_of(args.max_tokens);
-        const u32 total = static_cast<u32>(args.batch) * static_cast<u32>(tiles);
-        const u32 groups = static_cast<u32>(divide_by_ctas(static_cast<int>(gridDim.x)));
-        const u32 turn = blockIdx.x / groups + static_cast<u32>(lane_id() * args.ctas_per_sm);
-        const u32 tile = total / groups * (blockIdx.x % groups) + min(blockIdx.x % groups, total % groups) + turn;
+        const u32 tiles = static_cast<u32>(tiles_of(args.max_tokens));
+        const u32 total = static_cast<u32>(args.batch) * tiles;
+        u32 rest;
+        const u32 each = split(total, &rest);
+        const u32 tile = each * static_cast<u32>(group) + min(static_cast<u32>(group), rest) +
+                         static_cast<u32>(turn + lane_id() * args.ctas_per_sm);
         if (tile < total) {
-            const u32 request = tile / static_cast<u32>(tiles);
-            const u32 column = (tile - request * static_cast<u32>(tiles)) * TILE_TOKENS / BLOCK_SIZE;
+            const u32 request = tile / tiles;
+            const u32 column = (tile - request * tiles) * TILE_TOKENS / BLOCK_SIZE;
             asm volatile("prefetch.global.L1 [%0];" ::"l"(args.block_tables + request * args.table_stride + column));
         }
     }
 
-    /* Finds this CTA's share and walks it. The CTAs of one SM's share take its tiles in turn. `length` is that of request
-     * lane_id() if the batch has no more than 32. */
-    __device__ __forceinline__ void run(int length, const int *chunk_tiles, int chunk_length, int chunks) {
-        const int groups = divide_by_ctas(static_cast<int>(gridDim.x));
-        const int group = static_cast<int>(blockIdx.x) % groups;
-        const int turn = static_cast<int>(blockIdx.x) / groups;
+    /* The 32 requests that hold tile number `start`, and the tiles before them. */
+    __device__ __forceinline__ int find_held(const int (&sums)[HELD], int start, int *before) const {
+        int base = 0, passed = 0;
+#pragma unroll
+        for (int i = 0; i < HELD - 1; i++) {
+            passed += sums[i];
+            if (passed <= start && 32 * (i + 1) < args.batch) {
+                base = 32 * (i + 1);
+                *before = passed;
+            }
+        }
+        return base;
+    }
 
+    /* Finds this CTA's share and walks it. Of a batch whose lengths are not held, chunk_tiles are the sums. */
+    __device__ __forceinline__ void run(const int *chunk_tiles, int chunk_length, int chunks) {
         if (args.schedule == nullptr) {
-            const bool small = args.batch <= 32;
-            const int total = small ? warp_sum(tiles_of(length)) : total_tiles(chunk_tiles, chunks);
-            const int each = total / groups;
-            const int rest = total - each * groups;
-            const int start = each * group + min(group, rest);
-            const int count = each + (group < rest ? 1 : 0);
+            const bool held = holds_lengths();
+            int sums[HELD];
+            int total = 0;
+            if (args.batch <= 32) {
+                total = warp_sum(tiles_of(held_length(0)));
+            } else if (held) {
+#pragma unroll
+                for (int i = 0; i < HELD; i++) {
+                    sums[i] = warp_sum(tiles_of(held_length(i)));
+                    total += sums[i];
+                }
+            } else {
+                total = total_tiles(chunk_tiles, chunks);
+            }
+            u32 rest;
+            const int each = static_cast<int>(split(static_cast<u32>(total), &rest));
+            const int start = each * group + min(group, static_cast<int>(rest));
+            const int count = each + (group < static_cast<int>(rest) ? 1 : 0);
             if (count > turn) {
-                int before = 0;
-                const int base = small ? 0 : find_chunk(chunk_tiles, chunks, start, &before) * chunk_length;
+                int base = 0, before = 0;
+                if (!held)
+                    base = find_chunk(chunk_tiles, chunks, start, &before) * chunk_length;
+                else if (args.batch > 32)
+                    base = find_held(sums, start, &before);
                 const int begin = start - before;
-                walk(Share{base, turn, begin, begin + count, -1, 0, args.batch, 0, small ? nullptr : chunk_tiles,
-                           chunk_length, small ? length : -1});
+                walk(Share{base, turn, begin, begin + count, -1, 0, args.batch, 0, held ? nullptr : chunk_tiles,
+                           chunk_length, held});
             }
         } else {
             for (int share = group; share < args.num_shares; share += groups) {
@@ -201,7 +294,7 @@ template <class Loader> struct Producer {
                 const int last_tile = max(args.schedule[2 * share + 3], 0);
                 if (first_request <= last_request && first_request < args.batch)
                     walk(Share{first_request / 32 * 32, turn, 0, 0x7fffffff, first_request, first_tile, last_request,
-                               last_tile, nullptr, 32, -1});
+                               last_tile, nullptr, 32, false});
             }
         }
         if (lane_id() == 0 && index == 0)

@@ -14,6 +14,14 @@ template <int ROW_BYTES> __device__ __forceinline__ u64 wgmma_descriptor(u32 add
     return (swizzle << 62) | (group_stride << 32) | (u64(1) << 16) | u64((address & 0x3ffffu) >> 4);
 }
 
+/* The same in two parts: the low word depends on the address, which is added to as in a descriptor. */
+template <int ROW_BYTES> __device__ __forceinline__ u32 wgmma_descriptor_low(u32 address) {
+    return static_cast<u32>(wgmma_descriptor<ROW_BYTES>(address));
+}
+template <int ROW_BYTES> __device__ __forceinline__ u64 wgmma_descriptor_of(u32 low) {
+    return (wgmma_descriptor<ROW_BYTES>(0) & 0xffffffff00000000ull) | low;
+}
+
 __device__ __forceinline__ void wgmma_fence() {
     asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 }
@@ -22,8 +30,12 @@ __device__ __forceinline__ void wgmma_commit() {
     asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
 }
 
+/* Until all but the `LATER` last committed groups are done. */
+template <int LATER> __device__ __forceinline__ void wgmma_wait() {
+    asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(LATER) : "memory");
+}
 __device__ __forceinline__ void wgmma_wait_all() {
-    asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
+    wgmma_wait<0>();
 }
 
 /* Operand lists for an asm statement with that many accumulator registers. */

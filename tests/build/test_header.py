@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""The public header compiles alone, without a warning, as C11 and as C++17, with every compiler found here.
+"""The public headers compile alone, without a warning, as C11 and as C++17, with every compiler found here.
 
 Usage: test_header.py INCLUDE_FOLDER"""
 import shutil
@@ -13,7 +13,7 @@ LANGUAGES = {
     "c": ("-std=c11", ["cc", "gcc", "clang"]),
     "c++": ("-std=c++17", ["c++", "g++", "clang++"]),
 }
-SOURCE = """#include <attn_scores/attn_scores.h>
+SOURCE = """#include <attn_scores/python.h>
 attns_status probe(attns_context *ctx, const attns_fp8_paged_mqa_logits_params *params, CUstream stream);
 attns_status probe(attns_context *ctx, const attns_fp8_paged_mqa_logits_params *params, CUstream stream) {
     return attns_fp8_paged_mqa_logits(ctx, params, stream);

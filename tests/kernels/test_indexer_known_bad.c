@@ -22,30 +22,43 @@ static const struct mutation {
     bool hazard; /* a GPU might get away with it: planted on the software GPU only. No other can hang or leave the
                     buffers */
 } mutations[] = {
-    {"one key past the length written", BOTH, "rows > 0 && left > 0", "rows > 0 && left > -1", false},
-    {"last key not written", BOTH, "rows > 0 && left > 8", "rows > 0 && left > 9", false},
+    {"one key past the length written", BOTH, "rows > 0 && keys > 0", "rows > 0 && keys > -1", false},
+    {"last key not written", BOTH, "rows > 0 && keys > 8", "rows > 0 && keys > 9", false},
     {"one row of two has the other's scores", BOTH, "at + args.scores_stride, sums.v[1]",
      "at + args.scores_stride, sums.v[0]", false},
     {"negative scores become zero", BOTH, "at, sums.v[0]);", "at, fmaxf(sums.v[0], 0.f));", false},
-    {"queries of the first group for every group", BOTH, "first_row + lane_row(), ", "lane_row(), ", false},
-    {"block table of the first request", BOTH, "row * args.table_stride", "0 * args.table_stride", false},
-    {"requests in the order of groups", BOTH, "args.requests[group * args.requests_stride]", "group", false},
-    {"page of the keys before", BOTH, "planned.key / PAGE_KEYS]", "max(planned.key - UNIT_KEYS, 0) / PAGE_KEYS]",
+    {"queries of the first group for every group", BOTH, "queries.load(args, first_row, 0)", "queries.load(args, 0, 0)",
      false},
-    {"a page that does not exist is page 0", BOTH, "unit.page >= 0 ? unit.length - unit.key - lane_row() : 0",
-     "unit.length - unit.key - lane_row()", false},
+    {"block table of the first request", BOTH, "request * args.table_stride", "0 * args.table_stride", false},
+    {"requests in the order of groups", BOTH, "args.requests[group * args.requests_stride]", "group", false},
+    {"page of the keys before", BOTH, "unit.key / PAGE_KEYS]", "max(unit.key - UNIT_KEYS, 0) / PAGE_KEYS]", false},
+    {"a page that does not exist is page 0", BOTH, "unit.page >= 0 ? unit.length - unit.key - first : 0",
+     "unit.length - unit.key - first", false},
+    {"a page beyond the last is read", BOTH, "page >= 0 && page < args.num_pages ?", "page >= 0 ?", true},
     {"last unit of a run lost", BOTH, "work.left = end - first;", "work.left = max(end - first - 1, 0ll);", false},
+    {"last units of the batch lost", BOTH, "run + 1 < runs ?", "run < runs ?", false},
     {"a group lost between two windows of 32", BOTH, "int group = base + 32;", "int group = base + 33;", false},
-    {"last dims ignored", BF16, "mma_bf16(scores, a.z", "if (i < PIECES - 1) mma_bf16(scores, a.z", false},
+    {"units of several groups taken for one's", BOTH, "if (owner != owner_of_one(inclusive, last))", "if (false)",
+     false},
+    {"last dims ignored", BF16, "mma_bf16(halves[i], a.z", "if (j < LINES - 1) mma_bf16(halves[i], a.z", false},
+    {"half of each line ignored", BF16, "sums.v[i] = own + __shfl_xor_sync(FULL_WARP, give, 6)",
+     "sums.v[i] = own; __shfl_xor_sync(FULL_WARP, give, 6)", false},
+    {"products of unequal halves", BF16, "mma_row() % 2 == mma_piece() / 2", "mma_row() % 2 != mma_piece() / 2", false},
+    {"keys 4 to 7 exchanged with 8 to 11", BF16, "b = keys.lines[i + 2][j]", "b = keys.lines[i ^ 1][j]", false},
+    {"rows beyond four lack their queries", BF16, "others.load(args, group.first_row, pass * ROWS)",
+     "others.load(args, group.first_row, 0)", false},
     {"last dims ignored", NVFP4, "i < OPERANDS; i += 2)", "i < OPERANDS - 2; i += 2)", false},
-    {"scales of other values", NVFP4, "scales >> lane_piece() % 2 * 16", "scales", false},
+    {"scales of other values", NVFP4, "key * SCALE_BYTES + mma_piece() * 2", "key * SCALE_BYTES + mma_piece() / 2 * 4",
+     false},
     {"a lane's two scales exchanged", NVFP4, "i < 2 ? 0x1010 : 0x3232", "i < 2 ? 0x3232 : 0x1010", false},
     {"a scale for 32 values", NVFP4, "i < 2 ? 0x1010 : 0x3232", "0x1010", false},
     {"scales of queries left out", NVFP4, "dequantise(values, scales, operands)",
      "dequantise(values, 0x3838u, operands)", false},
     {"padding between pages of scales ignored", NVFP4, "page * args.scale_page_stride", "page * i64{64 * 8}", false},
     {"factor of the dequantisation left", NVFP4, "*= 1 / NVFP4_FACTOR", "*= 1", false},
-    {"keys used before they have arrived", BOTH, "        copy_async_wait<STAGES - 1>(STAGES - 2);\n", "", true},
+    {"the units planned last time are still read", BF16, "        __syncwarp(); /* the window's",
+     "        /* the window's", true},
+    {"planned units read without a barrier", BF16, "        __syncwarp();\n", "", true},
     {"sums of units read without a CTA barrier", BF16, "        __syncthreads();\n", "", true},
 };
 #define NUM_MUTATIONS (sizeof mutations / sizeof *mutations)
@@ -55,7 +68,7 @@ static const struct mutation {
 static void make_trial(struct indexer_data *data, bool nvfp4) {
     const struct indexer_case c = {.nvfp4 = nvfp4,
                                    .groups = 90,
-                                   .rows = 3,
+                                   .rows = 7,
                                    .max_len = 150,
                                    .score_pad = 3,
                                    .key_pad_bytes = 32,
@@ -63,7 +76,7 @@ static void make_trial(struct indexer_data *data, bool nvfp4) {
                                    .seed = next_seed()};
     assert_true(indexer_data_make(data, &c));
     for (size_t i = 0; i < data->table_bytes / sizeof(int32_t); i += 5)
-        data->tables[i] = -1;
+        data->tables[i] = i % 2 ? -1 : 1 << 30;
 }
 
 /* ---- Copies of the templates ---- */

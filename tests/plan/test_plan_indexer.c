@@ -15,10 +15,13 @@ static const char *const archs[] = {"sm_80",   "sm_86",   "sm_87",   "sm_88",   
 #define NUM_ARCHS (sizeof archs / sizeof archs[0])
 
 enum {
-    CHUNK_TABLE_BYTES = 512 * 8, /* 64-bit sums of MAX_CHUNKS of lib/schedule.cuh */
-    SYSTEM_BYTES = 1024,         /* shared memory that the system takes of an SM for each CTA */
-    NOTE_BYTES = 16,
-    MIN_CTA_WARPS = 4, /* smaller ones would be bound by how many CTAs an SM takes */
+    CHUNK_TABLE_BYTES = 512 * 8,     /* 64-bit sums of MAX_CHUNKS of lib/schedule.cuh */
+    NOTES_BYTES = 32 * 16 + 32 * 12, /* of a warp: a Unit of 4 words and 3 words of a group for each lane */
+    SYSTEM_BYTES = 1024,             /* shared memory that the system takes of an SM for each CTA */
+    SM_REGISTERS = 64 * 1024,        /* of every target */
+    SM_THREADS = 1536,               /* the least of any target */
+    SM_CTAS = 16,                    /* likewise */
+    TILE_KEYS = 16,
 };
 
 static const attns_problem problems[] = {{.kind = ATTNS_KERNEL_INDEXER_BF16}, {.kind = ATTNS_KERNEL_INDEXER_NVFP4}};
@@ -56,39 +59,36 @@ static void test_shape(void **state) {
         CHECK(plan.family == ATTNS_FAMILY_NONE);
         CHECK(value_of(&plan, "NVFP4") == nvfp4);
         CHECK(plan.threads == 32 * value_of(&plan, "MAX_WARPS") && plan.threads <= 1024);
-        CHECK(plan.max_stages >= MIN_CTA_WARPS && plan.max_stages <= value_of(&plan, "MAX_WARPS"));
-        CHECK(value_of(&plan, "STAGES") >= 2);
-        CHECK(64 % plan.tile_tokens == 0); /* a unit lies in one page */
+        CHECK(plan.tile_tokens % TILE_KEYS == 0 && 64 % plan.tile_tokens == 0); /* a unit lies in one page */
     }
 }
 
-/* A warp's ring is STAGES units: rows of values, with NVFP4 4 bytes of scales for each of the 4 lanes of a row, a note.
- */
-static void test_shared_memory(void **state) {
+/* An SM has room for all warps, as one CTA and as the small ones. */
+static void test_both_launches_fill_an_sm(void **state) {
     (void)state;
     for (size_t i = 0; i < 2 * NUM_ARCHS; i++) {
-        const bool nvfp4 = i % 2;
-        const attns_plan plan = plan_of(archs[i / 2], nvfp4);
-        const int unit = plan.tile_tokens * (nvfp4 ? 64 + 4 * 4 : 256) + NOTE_BYTES;
+        const attns_plan plan = plan_of(archs[i / 2], i % 2);
         CHECK(plan.shared_fixed == CHUNK_TABLE_BYTES && plan.shared_fixed % 16 == 0);
-        CHECK(plan.shared_per_stage == value_of(&plan, "STAGES") * unit && unit % 16 == 0);
-        const int large = attns_plan_shared_bytes(&plan, plan.max_stages);
-        CHECK(large <= plan.target.shared_bytes_per_block);
-        CHECK(large + SYSTEM_BYTES <= plan.target.shared_bytes_per_sm);
-        for (int ctas = plan.min_ctas_per_sm; ctas <= plan.max_ctas_per_sm; ctas++)
-            CHECK(ctas * (attns_plan_shared_bytes(&plan, MIN_CTA_WARPS) + SYSTEM_BYTES) <=
-                  plan.target.shared_bytes_per_sm);
-        CHECK(plan.max_ctas_per_sm * MIN_CTA_WARPS * 32 <= 1536); /* threads of an SM, the least of any target */
+        CHECK(plan.shared_per_stage == NOTES_BYTES && plan.shared_per_stage % 16 == 0);
+        CHECK(plan.min_ctas_per_sm == 1 && plan.max_ctas_per_sm <= SM_CTAS);
+        CHECK(plan.max_stages == value_of(&plan, "MAX_WARPS"));
+        CHECK(plan.min_stages * plan.max_ctas_per_sm == plan.max_stages);
+        CHECK(plan.threads <= SM_THREADS);
+        CHECK(attns_plan_shared_bytes(&plan, plan.max_stages) <= 48 * 1024); /* no need to ask for it */
+        CHECK(plan.max_ctas_per_sm * (attns_plan_shared_bytes(&plan, plan.min_stages) + SYSTEM_BYTES) <=
+              plan.target.shared_bytes_per_sm / 2); /* the rest is L1, where queries are */
     }
 }
 
-/* Enough bytes under way on an SM to cover memory's latency: 4.8 TB/s and 132 SMs for 0.7 us are 25 KB. */
-static void test_bytes_under_way(void **state) {
+/* A lane has room for the keys of a unit, which are on their way while it works; and all warps' units are enough bytes
+ * to cover memory's latency: 4.8 TB/s and 132 SMs for 0.7 us are 25 KB. */
+static void test_keys_under_way(void **state) {
     (void)state;
-    for (int format = 0; format < 2; format++) {
-        const attns_plan plan = plan_of("sm_90a", format);
-        const int stages = value_of(&plan, "STAGES");
-        assert_true(plan.max_ctas_per_sm * MIN_CTA_WARPS * plan.shared_per_stage / stages * (stages - 1) >= 25 * 1024);
+    for (int nvfp4 = 0; nvfp4 < 2; nvfp4++) {
+        const attns_plan plan = plan_of("sm_90a", nvfp4);
+        const int unit_bytes = plan.tile_tokens * (nvfp4 ? 64 + 8 : 256);
+        assert_true(unit_bytes / 32 / 4 <= SM_REGISTERS / plan.threads / 2);
+        assert_true(plan.max_stages * unit_bytes >= 25 * 1024);
     }
 }
 
@@ -118,8 +118,8 @@ static void test_template_and_choice(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_shape),
-        cmocka_unit_test(test_shared_memory),
-        cmocka_unit_test(test_bytes_under_way),
+        cmocka_unit_test(test_both_launches_fill_an_sm),
+        cmocka_unit_test(test_keys_under_way),
         cmocka_unit_test(test_template_and_choice),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -82,6 +82,8 @@ const sim_op sim_ops_control[] = {
     FAKE("bra"), FAKE("brx"), FAKE("ret"), FAKE("exit"), FAKE("trap"), FAKE("bar"), FAKE("griddepcontrol"), FAKE_END};
 const sim_op sim_ops_warp[] = {FAKE("shfl"), {"vote", fake_bind_gather}, FAKE("redux"), FAKE_END};
 const sim_op sim_ops_barrier[] = {FAKE("mbarrier"), FAKE_END};
+const sim_op sim_ops_cluster[] = {FAKE_END};
+const sim_op sim_ops_store_async[] = {FAKE_END};
 const sim_op sim_ops_async[] = {FAKE("cp"), FAKE("fence"), FAKE_END};
 const sim_op sim_ops_call[] = {FAKE("call"), FAKE_END};
 const sim_op sim_ops_mma[] = {FAKE("mma"), FAKE_END};

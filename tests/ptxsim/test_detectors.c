@@ -241,11 +241,38 @@ static void test_a_race_names_both_accesses(void **state) {
     free(body);
 }
 
+/* Six CTAs of two warps read a word, and all but `silent` say so; the seventh writes to it when it has heard of the
+ * others. Whichever is silent, and in whatever order they come, it is a race. */
+static void test_every_reader_counts(void **state) {
+    (void)state;
+    enum { READERS = 6, NOBODY = 99 };
+    for (unsigned silent = 0; silent <= READERS; silent++) {
+        char body[1600];
+        snprintf(
+            body, sizeof(body),
+            "setp.eq.u32 %%p1, %%r0, %d;\n@%%p1 bra WRITER;\nld.global.u32 %%r5, [%%out];\n"
+            "setp.eq.u32 %%p2, %%gtid, %u;\n@%%p2 bra END;\natom.release.gpu.global.add.u32 %%r6, [%%out+4], 1;\n"
+            "ret;\nWRITER:\nld.acquire.gpu.global.u32 %%r6, [%%out+4];\nsetp.lt.u32 %%p3, %%r6, %u;\n"
+            "@%%p3 bra WRITER;\nsetp.ne.u32 %%p3, %%tid, 0;\n@%%p3 bra END;\nst.global.u32 [%%out], 7;\nEND:\nret;\n",
+            READERS, silent < READERS ? silent * 64 + 5 + silent % 2 * 32 : NOBODY * 64,
+            READERS * 64 - (silent < READERS));
+        for (uint64_t s = seed; s < seed + 6; s++) {
+            memset(out, 0, sizeof(out));
+            ptx_run run = {.grid = {READERS + 1, 1, 1}, .block = {64, 1, 1}, .seed = s, .out = out, .out_words = 1024};
+            const bool clean = run_ptx(body, &run);
+            if (clean != (silent == READERS) || (!clean && strstr(run.fault, "data race") == NULL))
+                fail_msg("silent: %u, seed %llu: %s", silent, (unsigned long long)s,
+                         clean ? "not reported" : run.fault);
+        }
+    }
+}
+
 int main(void) {
     seed = test_seed();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_known_bad_and_good),
         cmocka_unit_test(test_a_race_names_both_accesses),
+        cmocka_unit_test(test_every_reader_counts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

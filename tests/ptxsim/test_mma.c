@@ -171,6 +171,7 @@ static const char *const STORE = "mad.wide.u32 %rd1, %tid, 16, %out;\n"
 
 typedef struct selectors {
     int a_byte, a_thread, b_byte, b_thread;
+    bool braces; /* around the registers of scale factors */
 } selectors;
 
 static void body_of(const form *f, const selectors *s, char *text, size_t size) {
@@ -182,8 +183,9 @@ static void body_of(const form *f, const selectors *s, char *text, size_t size) 
     list(c, sizeof c, 16, sums);
     list(d, sizeof d, 22, sums);
     if (f->blocks)
-        snprintf(scales, sizeof scales, ", %%r20, {%d,%d}, %%r21, {%d,%d}", s->a_byte, s->a_thread, s->b_byte,
-                 s->b_thread);
+        snprintf(scales, sizeof scales,
+                 s->braces ? ", {%%r20}, {%d,%d}, {%%r21}, {%d,%d}" : ", %%r20, {%d,%d}, %%r21, {%d,%d}", s->a_byte,
+                 s->a_thread, s->b_byte, s->b_thread);
     snprintf(text, size, "%smov.b32 %%r24, 0;\nmov.b32 %%r25, 0;\n%s %s, %s, %s, %s%s;\n%s", LOAD, name, d, a, b, c,
              scales, STORE);
 }
@@ -230,9 +232,10 @@ static void check_form(const form *f, uint64_t seed) {
     const int of_a = f->k * 16 / WARP, of_b = f->k * 8 / WARP;
     const bool half = strcmp(f->sum, "f16") == 0, whole = strcmp(f->sum, "s32") == 0;
     double a[16][MAX_K], b[MAX_K][8], c[16][8];
-    const selectors s = {
-        f->blocks ? (int)(test_random(&state) % 4) / f->blocks * f->blocks : 0, (int)(test_random(&state) % 2),
-        f->blocks ? (int)(test_random(&state) % 4) / f->blocks * f->blocks : 0, (int)(test_random(&state) % 4)};
+    const selectors s = {f->blocks ? (int)(test_random(&state) % 4) / f->blocks * f->blocks : 0,
+                         (int)(test_random(&state) % 2),
+                         f->blocks ? (int)(test_random(&state) % 4) / f->blocks * f->blocks : 0,
+                         (int)(test_random(&state) % 4), seed % 2 != 0};
     for (size_t i = 0; i < IN_WORDS; i++)
         in[i] = test_random(&state); /* also in places that are not used */
     for (int lane = 0; lane < WARP; lane++) {

@@ -584,6 +584,45 @@ static void test_narrow_sums(void **state) {
     }
 }
 
+/* .ws: the columns of D are in two (M = 64) or four parts (M = 32), one below the other. A and B are rows of the same
+ * tile; the dump has 16 columns. */
+static void test_weight_stationary(void **state) {
+    static const float values[] = {0, 0.5f, 1, -1, 2, -0.5f, -2, 1.5f};
+    static const uint8_t codes[] = {0, 0x30, 0x38, 0xb8, 0x40, 0xb0, 0xc0, 0x3c};
+    static int picked[128][32];
+    (void)state;
+    for (int m = 32; m <= 128; m *= 2) {
+        for (int n = 64; n <= 128; n *= 2) {
+            char body[400];
+            uint64_t random = base_seed + (uint64_t)(m + n);
+            for (int row = 0; row < 128; row++)
+                for (int k = 0; k < 32; k++) {
+                    picked[row][k] = (int)(test_random(&random) % 8);
+                    ((uint8_t *)memory.in)[row / 8 * 256 + k / 16 * 128 + row % 8 * 16 + k % 16] =
+                        codes[picked[row][k]];
+                }
+            const int idesc = 0x10 | n / 8 << 17 | m / 16 << 24;
+            snprintf(body, sizeof(body),
+                     "%stcgen05.mma.ws.cta_group::1.kind::f8f6f4%s [%%taddr], %%da, %%da, %d, %%no;\n"
+                     "tcgen05.mma.ws.cta_group::1.kind::f8f6f4 [%%taddr], %%da, %%da, %d, %%yes, 0;\n",
+                     SAME, m == 64 ? ".collector::b1::fill" : "", idesc, idesc);
+            ptx_run run = {0};
+            if (!run_body(&run, body))
+                fail_msg("M %d, N %d: %s", m, n, run.fault);
+            for (int lane = 0; lane < 128; lane++)
+                for (int column = 0; column < 16; column++) {
+                    const int row = lane % m, of_b = lane / m * (n / (128 / m)) + column;
+                    float wanted = 0;
+                    for (int k = 0; k < 32; k++)
+                        wanted += 2 * values[picked[row][k]] * values[picked[of_b][k]];
+                    if (float_of(memory.out[lane * 16 + column]) != wanted)
+                        fail_msg("M %d, N %d, lane %d, column %d: %g, expected %g", m, n, lane, column,
+                                 (double)float_of(memory.out[lane * 16 + column]), (double)wanted);
+                }
+        }
+    }
+}
+
 static void test_descriptors(void **state) {
     static const struct {
         const char *mma, *part;
@@ -620,6 +659,12 @@ static void test_descriptors(void **state) {
          "tcgen05.mma.cta_group::1.kind::mxf4.block_scale.block32 [%taddr+250], %da, %da, 0x08840480, [%taddr+256], "
          "[%taddr+272], %no;\n",
          "overlap D"},
+        {SAME "tcgen05.mma.ws.cta_group::1.kind::f8f6f4 [%taddr], %da, %da, 0x02040010, %no;\n", "with .ws M must be"},
+        {SAME "tcgen05.mma.ws.cta_group::1.kind::f8f6f4 [%taddr], %da, %da, 0x02100010, %no, 1;\n", "zero columns"},
+        {SAME "tcgen05.mma.ws.cta_group::1.kind::f8f6f4 [%taddr], %da, %da, 0x03100010, %no;\n", "with .ws M must be"},
+        {SAME "tcgen05.mma.ws.cta_group::1.kind::f8f6f4 [%taddr], %da, %da, 0x02100010, %no;\n"
+              "tcgen05.mma.cta_group::1.kind::f8f6f4 [%taddr], %da, %da, 0x08040010, %no;\n",
+         "completion has not been observed"},
         /* Scales in one quarter of the lanes alone. */
         {SAME "add.u64 %db, %base, 0x0000401000080000;\ntcgen05.cp.cta_group::1.128x128b [%taddr+300], %db;\n"
               "tcgen05.mma.cta_group::1.kind::mxf4.block_scale.block32 [%taddr], %da, %da, 0x08840480, [%taddr+300], "
@@ -648,6 +693,7 @@ int main(void) {
         cmocka_unit_test(test_special_scales),
         cmocka_unit_test(test_special_values),
         cmocka_unit_test(test_narrow_sums),
+        cmocka_unit_test(test_weight_stationary),
         cmocka_unit_test(test_descriptors),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

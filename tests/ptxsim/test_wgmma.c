@@ -21,8 +21,8 @@ enum {
 
 static struct { uint32_t in[IN_WORDS], between[64], out[OUT_WORDS], after[64]; } memory __attribute__((aligned(1024)));
 
-typedef enum number_type { E4M3, E5M2, F16, BF16 } number_type;
-static const char *const type_names[] = {"e4m3", "e5m2", "f16", "bf16"};
+typedef enum number_type { E4M3, E5M2, F16, BF16, TF32, S8, U8 } number_type;
+static const char *const type_names[] = {"e4m3", "e5m2", "f16", "bf16", "tf32", "s8", "u8"};
 
 typedef struct product {
     int n, steps;
@@ -30,13 +30,32 @@ typedef struct product {
     bool half, a_registers;
     int swizzle; /* bytes of a row, K-major: all steps lie in it; or of a row of M or N, transposed; 0: none */
     bool transpose_a, transpose_b, negate_a, negate_b, accumulate;
+    bool saturates; /* s32, of which the accumulators start near the largest */
 } product;
 
+static bool is_whole(number_type type) {
+    return type == S8 || type == U8;
+}
+
+static float float_of(uint32_t bits) {
+    float x;
+    memcpy(&x, &bits, sizeof(x));
+    return x;
+}
+
 static int bytes_of(number_type type) {
+    if (type == TF32)
+        return 4;
+    if (is_whole(type))
+        return 1;
     return type <= E5M2 ? 1 : 2;
 }
 
 static double value_of(number_type type, uint32_t bits) {
+    if (is_whole(type))
+        return type == S8 ? (int8_t)bits : (uint8_t)bits;
+    if (type == TF32)
+        return float_of(bits & 0xffffe000);
     static const int fractions[] = {3, 2, 10, 7}, biases[] = {7, 15, 15, 127};
     const int width = 8 * bytes_of(type), fraction = fractions[type];
     const double sign = bits >> (width - 1) & 1 ? -1 : 1;
@@ -60,6 +79,11 @@ static uint32_t random_bits(number_type type, bool near_one, uint64_t *random) {
             if ((bits & 0x7c) < (near_one ? 0x48 : 0x68) && (bits & 0x7c) > 0x10)
                 return bits & 0xff;
             break;
+        case S8:
+        case U8:
+            return bits & 0xff;
+        case TF32:
+            return (bits & 0x807fffff) | (124 + bits % 5) << 23;
         case F16:
             return (bits & 0x83ff) | (12 + bits % 6) << 10;
         default:
@@ -79,7 +103,7 @@ static unsigned swizzled_chunk(int swizzle, unsigned row, unsigned chunk) {
 static unsigned place(const product *p, bool transposed, number_type type, unsigned rows, unsigned row,
                       unsigned column) {
     const unsigned bytes = (unsigned)bytes_of(type), swizzle = (unsigned)p->swizzle;
-    const unsigned columns = (bytes == 1 ? 32u : 16u) * (unsigned)p->steps;
+    const unsigned columns = 32u / bytes * (unsigned)p->steps;
     if (!transposed) {
         const unsigned at = column * bytes, chunks = columns * bytes / 16;
         if (swizzle == 0)
@@ -98,7 +122,7 @@ static unsigned place(const product *p, bool transposed, number_type type, unsig
 static uint64_t descriptor(const product *p, bool transposed, number_type type, unsigned rows, unsigned offset,
                            int step) {
     const unsigned bytes = (unsigned)bytes_of(type), swizzle = (unsigned)p->swizzle;
-    const unsigned columns = (bytes == 1 ? 32u : 16u) * (unsigned)p->steps;
+    const unsigned columns = 32u / bytes * (unsigned)p->steps;
     unsigned leading, stride, advance;
     if (!transposed) {
         leading = swizzle == 0 ? 128 : 16;
@@ -155,16 +179,20 @@ static void add_prologue(text *t, int words) {
 #define VISIBLE "fence.proxy.async.shared::cta;\nbar.sync 0;\n"
 
 static void add_mma(text *t, const product *p, int step, const char *scale_d) {
-    const int k = bytes_of(p->a) == 1 ? 32 : 16;
+    const int k = 32 / bytes_of(p->a);
     add(t, "add.u64 %%da, %%base, 0x%llx;\nadd.u64 %%db, %%base, 0x%llx;\n",
         (unsigned long long)descriptor(p, p->transpose_a, p->a, 64, 0, step),
         (unsigned long long)descriptor(p, p->transpose_b, p->b, (unsigned)p->n, B_OFFSET, step));
-    add(t, "wgmma.mma_async.sync.aligned.m64n%dk%d.%s.%s.%s {", p->n, k, p->half ? "f16" : "f32", type_names[p->a],
-        type_names[p->b]);
+    add(t, "wgmma.mma_async.sync.aligned.m64n%dk%d.%s.%s.%s%s {", p->n, k,
+        p->half          ? "f16"
+        : is_whole(p->a) ? "s32"
+                         : "f32",
+        type_names[p->a], type_names[p->b], p->saturates ? ".satfinite" : "");
     for (int i = 0; i < registers_of(p); i++)
         add(t, "%s%%d%d", i > 0 ? ", " : "", i);
-    add(t, "}, %s, %%db, %s, %d, %d", p->a_registers ? "{%a0, %a1, %a2, %a3}" : "%da", scale_d, p->negate_a ? -1 : 1,
-        p->negate_b ? -1 : 1);
+    add(t, "}, %s, %%db, %s", p->a_registers ? "{%a0, %a1, %a2, %a3}" : "%da", scale_d);
+    if (!is_whole(p->a))
+        add(t, ", %d, %d", p->negate_a ? -1 : 1, p->negate_b ? -1 : 1);
     if (k == 16 && !p->a_registers)
         add(t, ", %d", p->transpose_a);
     if (k == 16)
@@ -200,7 +228,7 @@ static void put(uint32_t *words, unsigned at, uint32_t bits, int bytes) {
 
 static void fill_operands(const product *p, uint64_t *random) {
     const int bytes = bytes_of(p->a), in_register = 4 / bytes;
-    const unsigned k = bytes == 1 ? 32 : 16, columns = k * (unsigned)p->steps;
+    const unsigned k = 32 / (unsigned)bytes, columns = k * (unsigned)p->steps;
     for (int i = 0; i < IN_WORDS; i++)
         memory.in[i] = test_random(random);
     for (unsigned c = 0; c < columns; c++) {
@@ -223,17 +251,13 @@ static void fill_operands(const product *p, uint64_t *random) {
                         a_bits[row][column], bytes);
                 }
     for (int i = START; i < IN_WORDS; i++) {
-        if (p->half)
+        if (p->saturates)
+            memory.in[i] = UINT32_C(0x7fffffff) - test_random(random) % 2000000;
+        else if (p->half)
             memory.in[i] = random_bits(F16, true, random) | random_bits(F16, true, random) << 16;
         else
             memory.in[i] = (memory.in[i] & 0x807fffff) | (124 + memory.in[i] % 5) << 23;
     }
-}
-
-static float float_of(uint32_t bits) {
-    float x;
-    memcpy(&x, &bits, sizeof(x));
-    return x;
 }
 
 /* Element (row, column) of accumulators as the threads hold them. */
@@ -242,11 +266,12 @@ static double element(const product *p, const uint32_t *words, int row, int colu
     const uint32_t *own = words + thread * registers_of(p);
     if (p->half)
         return value_of(F16, own[column / 8 * 2 + high] >> 16 * (column % 2) & 0xffff);
-    return float_of(own[column / 8 * 4 + 2 * high + column % 2]);
+    const uint32_t bits = own[column / 8 * 4 + 2 * high + column % 2];
+    return is_whole(p->a) ? (double)(int32_t)bits : float_of(bits);
 }
 
 static void check_product(const product *p, uint64_t seed) {
-    const int k = bytes_of(p->a) == 1 ? 32 : 16;
+    const int k = 32 / bytes_of(p->a);
     const double sign = p->negate_a != p->negate_b ? -1 : 1;
     for (int row = 0; row < 64; row++)
         for (int column = 0; column < p->n; column++) {
@@ -257,11 +282,16 @@ static void check_product(const product *p, uint64_t seed) {
                 size += fabs(term);
             }
             const double got = element(p, memory.out, row, column);
-            const double allowed = size * ldexp(1.0, p->half ? -9 : -22) * p->steps;
+            if (p->saturates)
+                sum = sum > INT32_MAX ? INT32_MAX : sum;
+            const double allowed = is_whole(p->a) ? 0 : size * ldexp(1.0, p->half ? -9 : -22) * p->steps;
             if (!(fabs(got - sum) <= allowed))
                 fail_msg("m64n%dk%d %s %s.%s.%s, %d steps, seed %llu: (%d, %d) is %.9g, not %.9g", p->n, k,
-                         p->a_registers ? "RS" : "SS", p->half ? "f16" : "f32", type_names[p->a], type_names[p->b],
-                         p->steps, (unsigned long long)seed, row, column, got, sum);
+                         p->a_registers ? "RS" : "SS",
+                         p->half          ? "f16"
+                         : is_whole(p->a) ? "s32"
+                                          : "f32",
+                         type_names[p->a], type_names[p->b], p->steps, (unsigned long long)seed, row, column, got, sum);
         }
 }
 
@@ -342,6 +372,34 @@ static void test_16_bit(void **state) {
     }
 }
 
+static void test_tf32_and_integers(void **state) {
+    (void)state;
+    static const number_type types[][2] = {{TF32, TF32}, {S8, S8}, {S8, U8}, {U8, S8}, {U8, U8}};
+    for (int i = 0; i < 30; i++) {
+        product p = {.n = i % 2 ? 48 : 128,
+                     .steps = i % 3 == 0 ? 4 : i % 3,
+                     .a = types[i % 5][0],
+                     .b = types[i % 5][1],
+                     .a_registers = i / 2 % 2,
+                     .accumulate = i / 3 % 2};
+        p.swizzle = i % 4 == 3 ? 0 : 32 * p.steps;
+        p.saturates = p.a == U8 && p.b == U8 && p.accumulate && !p.a_registers;
+        p.negate_a = p.a == TF32 && i % 7 == 1;
+        run_product(&p, base_seed + 3000 + (uint64_t)i);
+    }
+    static const char *const refused[] = {
+        "wgmma.mma_async.sync.aligned.m64n40k32.s32.s8.s8 {%r0}, %rd0, %rd1, %p0;\nret;\n",
+        "wgmma.mma_async.sync.aligned.m64n8k32.s32.s8.s8 {%r0, %r1, %r2, %r3}, %rd0, %rd1, %p0, 1, 1;\nret;\n",
+        "wgmma.mma_async.sync.aligned.m64n8k16.f32.tf32.tf32 {%r0, %r1, %r2, %r3}, %rd0, %rd1, %p0, 1, 1;\nret;\n",
+        "wgmma.mma_async.sync.aligned.m64n8k32.f32.e4m3.e4m3.satfinite {%r0, %r1, %r2, %r3}, %rd0, %rd1, %p0, 1, "
+        "1;\nret;\n",
+    };
+    for (size_t i = 0; i < sizeof(refused) / sizeof(*refused); i++) {
+        char error[256];
+        assert_null(ptx_body_module(refused[i], error, sizeof(error)));
+    }
+}
+
 /* Two accumulators in flight in two groups; the older one is used while the other still runs. */
 static void test_groups(void **state) {
     (void)state;
@@ -370,6 +428,38 @@ static void test_groups(void **state) {
     }
 }
 
+/* 2^8 2^8 once and 2^-6 2^-6 31 times: the small ones, 28 bits below, are lost with 26 bits. */
+static void test_narrow_sums(void **state) {
+    (void)state;
+    static text t;
+    for (int half = 0; half < 2; half++)
+        for (int bits = 0; bits <= 26; bits += 26) {
+            const product p = {.n = 8, .steps = 1, .a = E4M3, .b = E4M3, .half = half, .swizzle = 32};
+            memset(memory.in, 0x08, TILE_BYTES); /* 2^-6 */
+            for (unsigned row = 0; row < 64; row++)
+                put(memory.in, place(&p, false, E4M3, 64, row, 0), half ? 0x68 : 0x78, 1); /* 2^6, 2^8 */
+            for (unsigned row = 0; row < 8; row++)
+                put(memory.in, B_OFFSET + place(&p, false, E4M3, 8, row, 0), 0x78, 1);
+            /* The last element of a row takes the sum between two halves: 2^14 + 2^3 (1 + 2^-11) without cuts. */
+            for (unsigned row = 0; half && row < 64; row++)
+                put(memory.in, place(&p, false, E4M3, 64, row, 31), 0x50, 1); /* 2^3 */
+            for (unsigned row = 0; half && row < 8; row++)
+                put(memory.in, B_OFFSET + place(&p, false, E4M3, 8, row, 31), 0x38, 1); /* 1 */
+            t.used = 0;
+            add_prologue(&t, TILE_WORDS);
+            add(&t, VISIBLE "wgmma.fence.sync.aligned;\n");
+            add_mma(&t, &p, 0, "%no");
+            add(&t, "wgmma.commit_group.sync.aligned;\nwgmma.wait_group.sync.aligned 0;\n");
+            add_epilogue(&t, &p);
+            ptx_run run = warpgroup(base_seed);
+            run.tensor_bits = bits;
+            RUN_OK(t.bytes, &run);
+            /* Halves near 2^14 are 16 apart: the nearest one is the upper, but the cut gives the lower. */
+            const double wanted = half ? (bits ? 16384 : 16400) : bits ? 65536 : 65536.0078125;
+            assert_true(element(&p, memory.out, 0, 0) == wanted && element(&p, memory.out, 63, 7) == wanted);
+        }
+}
+
 /* Rows of B that nobody wrote: only results that do not depend on them may be used. */
 static void test_unwritten_rows(void **state) {
     (void)state;
@@ -391,6 +481,99 @@ static void test_unwritten_rows(void **state) {
             RUN_OK(t.bytes, &run);
         else
             RUN_FAULT(t.bytes, &run, "undefined");
+    }
+}
+
+/* ---- Rows of B that are overwritten too early ---- */
+
+/* A warpgroup multiplies, a fifth warp then writes to a row of B. `order`: whether flags, which order no memory, make
+ * the write come after the result's use, or between the product and the use; or nothing does. */
+typedef enum write_order { ANY_ORDER, WRITE_LAST, USE_LAST } write_order;
+
+typedef struct early {
+    const char *use; /* of the accumulators; d0 to d3: columns 0 to 7, d4 to d7: the others */
+    int row;
+    bool bulk;        /* written by a bulk copy, else by a store */
+    bool waits_first; /* the stage is released after the product's end */
+    bool is_bad;
+} early;
+
+#define SPIN(label, offset)                                                                                            \
+    label ":\nld.volatile.shared.u32 %r13, [buffer+" offset "];\nsetp.eq.u32 %p4, %r13, 0;\n@%p4 bra " label ";\n"
+#define ARRIVE "mbarrier.arrive.shared.b64 _, [buffer];\n"
+
+static void early_body(text *t, const early *e, const product *p, write_order order) {
+    const unsigned row = B_OFFSET + place(p, false, E4M3, 16, (unsigned)e->row, 0);
+    t->used = 0;
+    add_prologue(t, TILE_WORDS);
+    add(t, "setp.ge.u32 %%p1, %%tid, 128;\nsetp.eq.u32 %%p2, %%tid, 0;\n@%%p2 mbarrier.init.shared.b64 [buffer], 128;\n"
+           "@%%p2 mbarrier.init.shared.b64 [buffer+8], 1;\n@%%p2 st.shared.u32 [buffer+16], 0;\n"
+           "@%%p2 st.shared.u32 [buffer+20], 0;\n" VISIBLE "@%%p1 bra WRITER;\nwgmma.fence.sync.aligned;\n");
+    add_mma(t, p, 0, "%no");
+    add(t, "wgmma.commit_group.sync.aligned;\n%swgmma.wait_group.sync.aligned 0;\n%s", e->waits_first ? "" : ARRIVE,
+        e->waits_first ? ARRIVE : "");
+    if (order == USE_LAST)
+        add(t, "%s", SPIN("WAIT_WRITTEN", "20"));
+    add(t, "%s%sret;\n", e->use,
+        order == WRITE_LAST ? "bar.sync 1, 128;\n@%p2 st.volatile.shared.u32 [buffer+16], 1;\n" : "");
+    add(t, "WRITER:\nmbarrier.try_wait.parity.shared.b64 %%p3, [buffer], 0;\n@!%%p3 bra WRITER;\n"
+           "setp.ne.u32 %%p3, %%tid, 128;\n@%%p3 bra END;\n");
+    if (order == WRITE_LAST)
+        add(t, "%s", SPIN("WAIT_USED", "16"));
+    if (e->bulk)
+        add(t,
+            "mbarrier.arrive.expect_tx.shared.b64 _, [buffer+8], 32;\n"
+            "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [tile+%u], [%%in], 32, [buffer+8];\n"
+            "COPIED:\nmbarrier.try_wait.parity.shared.b64 %%p3, [buffer+8], 0;\n@!%%p3 bra COPIED;\n",
+            row / 32 * 32);
+    else
+        add(t, "st.shared.u32 [tile+%u], 7;\n", row);
+    add(t, "st.volatile.shared.u32 [buffer+20], 1;\nEND:\nret;\n");
+}
+
+static void test_early_release(void **state) {
+    (void)state;
+#define STORE(value) "st.global.u32 [%my_out], " value ";\n"
+    static const early cases[] = {
+        {STORE("%d4"), 8, false, false, true},
+        {STORE("%d4"), 8, true, false, true},
+        {STORE("%d4"), 8, true, true, false}, /* the good one */
+        {STORE("%d4"), 8, false, true, false},
+        {STORE("%d0"), 8, false, false, false}, /* a column that nobody uses */
+        {STORE("%d0"), 8, true, false, false},
+        {STORE("%d4"), 9, false, false, false}, /* d4: columns 8, 10, 12, 14 */
+        {STORE("%d5"), 9, false, false, true},
+        {"setp.lt.f32 %p5, %d4, 0f00000000;\n@%p5 bra USED;\n" STORE("%tid") "USED:\n", 8, false, false, true},
+        /* Sums of columns, by lanes and over lanes: of 0 to 7, and of 8 and 9. */
+        {"add.f32 %d8, %d0, %d1;\nshfl.sync.bfly.b32 %d9, %d8, 1, 31, -1;\nadd.f32 %d8, %d8, %d9;\n"
+         "shfl.sync.bfly.b32 %d9, %d8, 2, 31, -1;\nadd.f32 %d8, %d8, %d9;\n" STORE("%d8"),
+         8, false, false, false},
+        {"add.f32 %d8, %d4, %d5;\nshfl.sync.bfly.b32 %d9, %d8, 1, 31, -1;\nmax.f32 %d8, %d8, %d9;\n" STORE("%d8"), 14,
+         false, false, true},
+        /* Selected, or not. */
+        {"setp.eq.u32 %p5, 0, 0;\nselp.f32 %d8, %d0, %d4, %p5;\n" STORE("%d8"), 8, false, false, false},
+        {"setp.eq.u32 %p5, 0, 0;\nselp.f32 %d8, %d4, %d0, %p5;\n" STORE("%d8"), 8, false, false, true},
+        {"add.f32 %d4, %d4, %d4;\nmov.b32 %d4, 0;\n" STORE("%d4"), 8, false, false, false},
+    };
+    static text t;
+    const product p = {.n = 16, .steps = 1, .a = E4M3, .b = E4M3, .swizzle = 32};
+    uint64_t random = base_seed;
+    fill_operands(&p, &random);
+    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+        for (int order = ANY_ORDER; order <= USE_LAST; order++) {
+            early_body(&t, &cases[i], &p, (write_order)order);
+            for (uint64_t seed = base_seed; seed < base_seed + 8; seed++) {
+                ptx_run run = warpgroup(seed);
+                run.block.x = 160;
+                const bool clean = run_ptx(t.bytes, &run);
+                if (clean == cases[i].is_bad)
+                    fail_msg("case %zu, order %d, seed %llu: %s", i, order, (unsigned long long)seed,
+                             clean ? "nothing reported" : run.fault);
+                const char *part = order == WRITE_LAST ? "an access that reads them" : "";
+                if (!clean && strstr(run.fault, part) == NULL)
+                    fail_msg("case %zu, order %d: \"%s\" not in: %s", i, order, part, run.fault);
+            }
+        }
     }
 }
 
@@ -460,8 +643,11 @@ int main(void) {
         cmocka_unit_test(test_fp8),
         cmocka_unit_test(test_fp8_from_registers_and_unswizzled),
         cmocka_unit_test(test_16_bit),
+        cmocka_unit_test(test_tf32_and_integers),
         cmocka_unit_test(test_groups),
+        cmocka_unit_test(test_narrow_sums),
         cmocka_unit_test(test_unwritten_rows),
+        cmocka_unit_test(test_early_release),
         cmocka_unit_test(test_known_bad),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

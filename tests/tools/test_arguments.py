@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
 """Help, exit codes and messages of attn-scores; nothing here compiles a kernel."""
+import os
+
 import command
 
 
@@ -75,6 +77,20 @@ class WrongArguments(command.CommandTest):
     def test_options_that_exclude_each_other(self):
         self.refused(["bench", "--preset=deepgemm", "--batch=4"], "--preset", "--batch")
         self.refused(["bench", "--arch=sm_90a"], "--arch", "--cold")
+
+    def test_rivals(self):
+        self.refused(["bench", "--rivals=/no/such/file"], "--rivals", "/no/such/file")
+        path = os.path.join(self.home.name, "rivals.jsonl")
+        with open(path, "w", encoding="utf-8") as file:
+            file.write("\n{\n")
+        result = self.run_command("bench", f"--rivals={path}")
+        self.assertEqual(result.returncode, 2)
+        if "reads no JSON" in result.stderr:
+            self.skipTest("built without jansson")
+        self.assertIn(f"--rivals: {path}, line 2: ", result.stderr)
+        with open(path, "w", encoding="utf-8") as file:
+            file.write('{"B": 1, "ctx": 64, "next_n": 1, "H": 64, "D": 128, "bkv": 64, "us_both": 5}')
+        self.refused(["bench", f"--rivals={path}", "--op=fp4"], "--rivals", "--op")
 
     def test_what_the_library_refuses(self):
         self.refused(["precompile", "--arch=sm_1"], "sm_1", "sm_90a")

@@ -22,6 +22,7 @@ class Bench(command.CommandTest):
             self.assertGreater(row["us"], 0.5)
             self.assertGreater(row["limit_us"], 0.5)
             self.assertGreater(row["host_us"], 0.1)
+            self.assertGreater(row["launch_us"], 0.1)
             self.assertFalse(row["pools_fit_l2"])
             # Nothing streams from memory much faster than a copy does; a figure above that is a wrong measurement.
             self.assertLess(row["gbps"], 1.3 * summary["copy_gbps"])

@@ -20,6 +20,7 @@ typedef enum field {
     HINT,
     OP,
     NC,
+    MMIO,
     FTZ
 } field;
 
@@ -53,6 +54,7 @@ static const struct {
     {"global", ACCESS_ANY, SPACE, PTX_GLOBAL, 0, 0},
     {"shared", ACCESS_ANY, SPACE, PTX_SHARED, 0, 0},
     {"shared::cta", ACCESS_ANY, SPACE, PTX_SHARED, 0, 0},
+    {"shared::cluster", ACCESS_ANY, SPACE, PTX_SHARED, 0, 0}, /* of one CTA */
     {"local", ACCESS_LD | ACCESS_ST, SPACE, PTX_LOCAL, 0, 0},
     {"param", ACCESS_LD, SPACE, PTX_PARAM, 0, 0},
     {"param::entry", ACCESS_LD, SPACE, PTX_PARAM, 0, 0},
@@ -80,6 +82,7 @@ static const struct {
     {"wb", ACCESS_ST, CACHE, 0, 0, 0},
     {"wt", ACCESS_ST, CACHE, 0, 0, 0},
     {"nc", ACCESS_LD, NC, 0, 0, 0},
+    {"mmio", ACCESS_LD | ACCESS_ST, MMIO, 0, 0, 0},
     {"L1::evict_normal", ACCESS_LD | ACCESS_ST, EVICT_L1, 0, 0, 0},
     {"L1::evict_unchanged", ACCESS_LD | ACCESS_ST, EVICT_L1, 0, 0, 0},
     {"L1::evict_first", ACCESS_LD | ACCESS_ST, EVICT_L1, 0, 0, 0},

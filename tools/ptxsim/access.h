@@ -44,6 +44,19 @@ typedef struct access_form {
     access_op op;
 } access_form;
 
+/* What an atomic operation does to an element. */
+typedef struct access_step {
+    access_op op;
+    access_kind kind;
+    size_t bytes;
+    int packed; /* values in it */
+} access_step;
+
+/* Whether there is such an operation. */
+bool access_has_op(access_kind kind, int bytes, access_op op);
+/* Does it to the element at `at`, also against other host threads: its value before. `swap`: of cas. */
+uint64_t access_apply(const access_step *step, uint8_t *at, uint64_t x, uint64_t swap);
+
 /* false with a message for a modifier that the instruction does not have, or has twice. */
 bool access_parse(const ptx_instr *instr, unsigned which, access_form *form, char *error, size_t error_size);
 /* Faults if a cache policy was not made by createpolicy (or copied from there). */

@@ -68,12 +68,22 @@ typedef struct sim_mbarrier {
     uint64_t word;
 } sim_mbarrier;
 
+/* Of all threads of the cluster, which is one CTA (exec_cluster.c). By warp, lanes as bits. */
+typedef struct sim_cluster_barrier {
+    uint32_t phase;
+    uint32_t arrived[SIM_MAX_WARPS];           /* in this phase */
+    uint32_t entered[SIM_MAX_WARPS];           /* have arrived, and not waited yet */
+    uint32_t phases[SIM_MAX_WARPS][SIM_LANES]; /* in which they have arrived */
+    race_clock *point, *completed;             /* what arrivals release; what those of the last phase have */
+} sim_cluster_barrier;
+
 struct sim_async_state {
     uint8_t *writer; /* per byte of shared memory: 1 + the warp whose ordinary store it holds, until that warp's proxy
                         fence. SHADOW_UNINITIALISED: a copy's, of global memory that nothing had written */
     size_t dirty_begin[SIM_MAX_WARPS], dirty_end[SIM_MAX_WARPS]; /* where each warp has such bytes */
     sim_mbarrier *mbarriers;                                     /* per 8 bytes of shared memory */
     size_t mbarriers_begin, mbarriers_end;                       /* indices ever used */
+    sim_cluster_barrier cluster;
     uint32_t groups[SIM_GROUP_KINDS][SIM_MAX_WARPS][SIM_LANES];
     struct sim_warpgroup *warpgroups; /* exec_wgmma.c */
     struct tmem *tmem;                /* tmem.h; NULL until it is needed */
@@ -136,10 +146,14 @@ void sim_undefined_note(const sim_cta *cta, char *text, size_t size);
 
 sim_result exec_bulk_load(sim_warp *warp, const ptx_instr *instr, uint32_t mask);
 sim_result exec_bulk_store(sim_warp *warp, const ptx_instr *instr, uint32_t mask);
+sim_result exec_bulk_local(sim_warp *warp, const ptx_instr *instr, uint32_t mask); /* within shared memory */
 sim_result exec_bulk_prefetch(sim_warp *warp, const ptx_instr *instr, uint32_t mask);
 sim_result exec_tensor_load(sim_warp *warp, const ptx_instr *instr, uint32_t mask);
 sim_result exec_tensor_store(sim_warp *warp, const ptx_instr *instr, uint32_t mask);
 sim_result exec_tensor_prefetch(sim_warp *warp, const ptx_instr *instr, uint32_t mask);
+/* Whether the instruction reduces by an operation that there is for its type and the destination's space; for
+ * cp.reduce. */
+bool bulk_reduction_fits(const ptx_instr *instr);
 
 /* ---- Used across files ---- */
 

@@ -5,6 +5,7 @@
 
 #include <string.h>
 
+#include "access.h"
 #include "tensor_map.h"
 
 /* 0: not modelled. */
@@ -26,6 +27,23 @@ static uint8_t element_bytes(CUtensorMapDataType type) {
         return 8;
     default:
         return 0;
+    }
+}
+
+static access_kind element_kind(CUtensorMapDataType type) {
+    switch (type) {
+    case CU_TENSOR_MAP_DATA_TYPE_INT32:
+    case CU_TENSOR_MAP_DATA_TYPE_INT64:
+        return ACCESS_SIGNED;
+    case CU_TENSOR_MAP_DATA_TYPE_FLOAT16:
+        return ACCESS_HALF;
+    case CU_TENSOR_MAP_DATA_TYPE_BFLOAT16:
+        return ACCESS_BF16;
+    case CU_TENSOR_MAP_DATA_TYPE_FLOAT32:
+    case CU_TENSOR_MAP_DATA_TYPE_FLOAT64:
+        return ACCESS_FLOAT;
+    default:
+        return ACCESS_UNSIGNED;
     }
 }
 
@@ -53,6 +71,7 @@ static const char *fill(tensor_map *map, CUtensorMapDataType type, cuuint32_t ra
         return "oobFill: NaN is for floating point types";
     map->rank = (uint8_t)rank;
     map->element_bytes = element_bytes(type);
+    map->kind = (uint8_t)element_kind(type);
     map->swizzle_bytes = swizzles[swizzle];
     map->fill_nan = fill_kind != CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE;
     map->address = (uint64_t)(uintptr_t)address;

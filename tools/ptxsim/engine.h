@@ -15,10 +15,11 @@
 enum {
     SIM_STEP_MOVES_PC = 1,    /* exec may change next_pc, make lanes exit or block them */
     SIM_STEP_PROPAGATES = 2,  /* a computation: undefined inputs make the result undefined, which is no fault yet */
-    SIM_STEP_ANY_DEFINED = 4, /* of those: one defined input is enough (and with false, the unselected one of selp) */
+    SIM_STEP_ANY_DEFINED = 4, /* of those: one defined input is enough (and with false) */
     SIM_STEP_WAITS = 8,       /* mbarrier test_wait or try_wait: false and a retry mean "not yet" */
     SIM_STEP_EFFECT = 16,     /* others may notice it: memory, barriers, asynchronous operations */
-    SIM_STEP_ASYNC = 32       /* may touch registers that asynchronous operations own (wgmma) */
+    SIM_STEP_ASYNC = 32,      /* may touch registers that asynchronous operations own (wgmma) */
+    SIM_STEP_SELECTS = 64     /* selp, whose result depends on the selected input alone */
 };
 
 typedef struct sim_step {
@@ -48,6 +49,8 @@ typedef struct sim_schedule {
     const sim_program *program;
     uint32_t *written; /* per register slot: lanes that have a defined value in it. Results are noted as defined before
                         * exec, which may take lanes back. */
+    uint32_t *tagged,
+        *tags; /* per slot: lanes whose value has a claim, and these (race_claim.h); NULL: there are none */
 
     uint32_t group; /* lanes being run, all at group_pc; their warp->pc is stale meanwhile */
     uint32_t group_pc;
@@ -65,6 +68,9 @@ typedef struct sim_schedule {
     uint32_t barrier_arrived[SIM_BARRIERS]; /* lanes that have arrived without waiting */
     uint32_t barrier_true[SIM_BARRIERS];    /* of the waiting ones: those with a true predicate (bar.red) */
 } sim_schedule;
+
+/* selp: whether the register, one of its inputs, matters for the lane. */
+bool sim_selects(sim_warp *warp, const ptx_instr *instr, int lane, int slot);
 
 /* What a slice did, added up over a CTA's slices. */
 typedef struct sim_slice {

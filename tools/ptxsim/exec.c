@@ -143,6 +143,8 @@ static const char *check_operand(char letter, ptx_operand *operand, const exec_t
     case 'p':
         if (operand->kind == PTX_OPERAND_INTEGER && !operand->negated)
             return NULL;
+        if (operand->kind == PTX_OPERAND_SPECIAL && strcmp(operand->name, "%is_explicit_cluster") == 0)
+            return NULL;
         return operand->kind == PTX_OPERAND_REGISTER && operand->width <= 1 ? NULL : "must be a predicate";
     case 'i':
         return operand->kind == PTX_OPERAND_INTEGER ? NULL : "must be an integer literal";

@@ -190,6 +190,14 @@ static sim_result exec_proxy_fence(sim_warp *warp, const ptx_instr *instr, uint3
     return SIM_DONE;
 }
 
+/* Between the async proxy and the generic one, in either direction, with regard to shared memory. */
+static sim_result exec_generic_fence(sim_warp *warp, const ptx_instr *instr, uint32_t mask) {
+    (void)instr;
+    race_fence(warp, mask, false);
+    shadow_proxy_fence(warp, false);
+    return SIM_DONE;
+}
+
 /* fence.proxy.tensormap: the acquire side, which names the map, is the one that counts; the release is a fence. */
 static sim_result exec_map_fence(sim_warp *warp, const ptx_instr *instr, uint32_t mask) {
     race_fence(warp, mask, instr->data[1] == 0);
@@ -201,17 +209,19 @@ static sim_result exec_map_fence(sim_warp *warp, const ptx_instr *instr, uint32_
 /* ---- Binding --------------------------------------------------------------------------------------------------- */
 
 /* Written forms: modifiers in order, alternatives parted by |, optional ones with ?. Operands: a address, t address
- * with coordinates, v value, i integer literal, "[" what follows may be left out. A cache policy, the last operand, is
- * there if and only if .L2::cache_hint is. */
+ * with coordinates, g address with a column and four rows, v value, i integer literal, "[" what follows may be left
+ * out. A cache policy, after those of the form, is there if and only if .L2::cache_hint is. */
 typedef struct form {
     const char *opcode, *modifiers, *operands;
     sim_exec exec;
     uint64_t data[2];
 } form;
 
-#define DIMS "1d|2d|3d|4d|5d"
-#define MBAR "mbarrier::complete_tx::bytes"
-#define HINT "L2::cache_hint?"
+#define DIMS      "1d|2d|3d|4d|5d"
+#define MBAR      "mbarrier::complete_tx::bytes"
+#define HINT      "L2::cache_hint?"
+#define OPERATION "add|min|max|inc|dec|and|or|xor"
+#define REDUCTION OPERATION " noftz? f16|bf16|b32|u32|s32|b64|u64|s64|f32|f64"
 static const form FORMS[] = {
     {"cp", "async ca shared|shared::cta global " HINT " L2::64B|L2::128B|L2::256B?", "aai[v", exec_copy, {0, 0}},
     {"cp", "async cg shared|shared::cta global " HINT " L2::64B|L2::128B|L2::256B?", "aai[v", exec_copy, {0, 1}},
@@ -223,15 +233,42 @@ static const form FORMS[] = {
     {"cp", "async bulk wait_group", "i", exec_wait_group, {SIM_GROUP_BULK, 0}},
     {"cp", "async bulk wait_group read", "i", exec_wait_group, {SIM_GROUP_BULK, 1}},
     {"cp", "async bulk shared::cluster|shared::cta global " MBAR " " HINT, "aava", exec_bulk_load, {0, 0}},
+    {"cp", "async bulk shared::cluster global " MBAR " multicast::cluster " HINT, "aavav", exec_bulk_load, {0, 4}},
+    {"cp", "async bulk shared::cluster shared::cta " MBAR, "aava", exec_bulk_local, {0, 0}},
     {"cp", "async bulk global shared::cta bulk_group " HINT, "aav", exec_bulk_store, {0, 0}},
+    {"cp", "async bulk global shared::cta bulk_group cp_mask", "aavv", exec_bulk_store, {0, 3}},
+    {"cp", "reduce async bulk global shared::cta bulk_group " HINT " " REDUCTION, "aav", exec_bulk_store, {0, 0}},
+    {"cp", "reduce async bulk shared::cluster shared::cta " MBAR " " REDUCTION, "aava", exec_bulk_local, {0, 0}},
     {"cp", "async bulk prefetch L2 global " HINT, "av", exec_bulk_prefetch, {0, 0}},
     {"cp",
-     "async bulk tensor " DIMS " shared::cluster|shared::cta global tile? " MBAR " " HINT,
+     "async bulk tensor " DIMS " shared::cluster|shared::cta global tile? " MBAR " cta_group::1? " HINT,
      "ata",
      exec_tensor_load,
      {0, 0}},
+    {"cp",
+     "async bulk tensor " DIMS " shared::cluster global tile? " MBAR " multicast::cluster cta_group::1? " HINT,
+     "atav",
+     exec_tensor_load,
+     {0, 3}},
+    {"cp",
+     "async bulk tensor 2d shared::cluster|shared::cta global tile::gather4 " MBAR " cta_group::1? " HINT,
+     "aga",
+     exec_tensor_load,
+     {0, 0}},
+    {"cp",
+     "async bulk tensor 2d shared::cluster global tile::gather4 " MBAR " multicast::cluster cta_group::1? " HINT,
+     "agav",
+     exec_tensor_load,
+     {0, 3}},
+    {"cp", "async bulk tensor 2d global shared::cta tile::scatter4 bulk_group " HINT, "ga", exec_tensor_store, {0, 0}},
+    {"cp",
+     "reduce async bulk tensor " DIMS " global shared::cta " OPERATION " tile? bulk_group " HINT,
+     "ta",
+     exec_tensor_store,
+     {0, 0}},
     {"cp", "async bulk tensor " DIMS " global shared::cta tile? bulk_group " HINT, "ta", exec_tensor_store, {0, 0}},
     {"cp", "async bulk prefetch tensor " DIMS " L2 global tile? " HINT, "t", exec_tensor_prefetch, {0, 0}},
+    {"cp", "async bulk prefetch tensor 2d L2 global tile::gather4 " HINT, "g", exec_tensor_prefetch, {0, 0}},
     {"fence", "sc|acq_rel|acquire|release? cta|cluster", "", exec_fence, {1, 0}},
     {"fence", "sc|acq_rel|acquire|release? gpu|sys", "", exec_fence, {0, 0}},
     {"fence", "proxy alias", "", exec_nothing, {0, 0}},
@@ -243,6 +280,12 @@ static const form FORMS[] = {
     {"fence", "proxy tensormap::generic acquire cta|cluster", "ai", exec_map_fence, {1, 1}},
     {"fence", "proxy tensormap::generic acquire gpu|sys", "ai", exec_map_fence, {1, 0}},
     {"fence", "mbarrier_init release cluster", "", exec_proxy_fence, {BARRIERS, 0}},
+    /* Of shared memory alone; as strong as the others here. */
+    {"fence", "acquire sync_restrict::shared::cluster cluster", "", exec_fence, {1, 0}},
+    {"fence", "release sync_restrict::shared::cta cluster", "", exec_fence, {1, 0}},
+    {"fence", "proxy async::generic acquire sync_restrict::shared::cluster cluster", "", exec_generic_fence, {0, 0}},
+    {"fence", "proxy async::generic release sync_restrict::shared::cta cluster", "", exec_generic_fence, {0, 0}},
+    {"membar", "proxy alias", "", exec_nothing, {0, 0}},
     {"membar", "cta", "", exec_fence, {1, 0}},
     {"membar", "gl|sys", "", exec_fence, {0, 0}},
 };
@@ -290,6 +333,8 @@ static bool operand_fits(const ptx_instr *instr, char letter, const ptx_operand 
         return operand->kind == PTX_OPERAND_ADDRESS && operand->num_elements == 0;
     case 't':
         return operand->kind == PTX_OPERAND_ADDRESS && operand->num_elements == dimensions(instr);
+    case 'g':
+        return operand->kind == PTX_OPERAND_ADDRESS && operand->num_elements == 5;
     case 'i':
         return operand->kind == PTX_OPERAND_INTEGER;
     default:
@@ -323,6 +368,10 @@ static bool bind_form(ptx_instr *instr, char *error, size_t error_size) {
         if (!operands_fit(f->operands, instr, count) ||
             (policy && !operand_fits(instr, 'v', &instr->operands[count]))) {
             snprintf(error, error_size, "%s: wrong operands for this form", instr->opcode);
+            return false;
+        }
+        if (instr->num_modifiers > 0 && strcmp(instr->modifiers[0], "reduce") == 0 && !bulk_reduction_fits(instr)) {
+            snprintf(error, error_size, "cp.reduce: no such operation on this type");
             return false;
         }
         instr->exec = f->exec;

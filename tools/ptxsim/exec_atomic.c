@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * atom and red: read, compute, write as one step, also between CTAs that run on different host threads. */
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -63,25 +64,32 @@ static uint64_t float_add(access_kind kind, size_t bytes, uint64_t old, uint64_t
     return bits;
 }
 
-static uint64_t apply(const ptx_instr *instr, uint64_t old, uint64_t x) {
-    const size_t bytes = instr->data[0] & 0xff;
-    const access_kind kind = (access_kind)(instr->data[0] >> 8 & 0xff);
-    if (kind < ACCESS_FLOAT || instr->data[2] == ACCESS_EXCH)
-        return integer_op((access_op)instr->data[2], kind, bytes, old, x);
-    if ((instr->data[0] >> 16 & 0xff) == 2)
-        return float_add(kind, 2, old & 0xffff, x & 0xffff) | float_add(kind, 2, old >> 16, x >> 16) << 16;
-    return float_add(kind, bytes, old, x);
+static uint64_t float_op(access_op op, access_kind kind, size_t bytes, uint64_t old, uint64_t x) {
+    if (op != ACCESS_MIN && op != ACCESS_MAX)
+        return float_add(kind, bytes, old, x);
+    const double a = kind == ACCESS_HALF ? exec_f16(old) : exec_bf16(old);
+    const double b = kind == ACCESS_HALF ? exec_f16(x) : exec_bf16(x);
+    const bool takes_x = isnan(a) || (op == ACCESS_MIN ? b < a : b > a);
+    return takes_x && !isnan(b) ? x : old;
 }
 
-/* One atomic step on `at`; the value before it. */
+static uint64_t apply(const access_step *s, uint64_t old, uint64_t x) {
+    if (s->kind < ACCESS_FLOAT || s->op == ACCESS_EXCH)
+        return integer_op(s->op, s->kind, s->bytes, old, x);
+    if (s->packed == 2)
+        return float_op(s->op, s->kind, 2, old & 0xffff, x & 0xffff) | float_op(s->op, s->kind, 2, old >> 16, x >> 16)
+                                                                           << 16;
+    return float_op(s->op, s->kind, s->bytes, old, x);
+}
+
 #define DEFINE_STEP(type)                                                                                              \
-    static uint64_t step_##type(const ptx_instr *instr, uint8_t *bytes, uint64_t x, uint64_t swap) {                   \
+    static uint64_t step_##type(const access_step *s, uint8_t *bytes, uint64_t x, uint64_t swap) {                     \
         type *at = (type *)(void *)bytes;                                                                              \
         type old = __atomic_load_n(at, __ATOMIC_RELAXED);                                                              \
         for (;;) {                                                                                                     \
             type next = old;                                                                                           \
-            if (instr->data[2] != ACCESS_CAS)                                                                          \
-                next = (type)apply(instr, old, (type)x);                                                               \
+            if (s->op != ACCESS_CAS)                                                                                   \
+                next = (type)apply(s, old, (type)x);                                                                   \
             else if (old == (type)x)                                                                                   \
                 next = (type)swap;                                                                                     \
             if (__atomic_compare_exchange_n(at, &old, next, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))                \
@@ -91,6 +99,12 @@ static uint64_t apply(const ptx_instr *instr, uint64_t old, uint64_t x) {
 DEFINE_STEP(uint16_t)
 DEFINE_STEP(uint32_t)
 DEFINE_STEP(uint64_t)
+
+uint64_t access_apply(const access_step *step, uint8_t *at, uint64_t x, uint64_t swap) {
+    return step->bytes == 2   ? step_uint16_t(step, at, x, swap)
+           : step->bytes == 4 ? step_uint32_t(step, at, x, swap)
+                              : step_uint64_t(step, at, x, swap);
+}
 
 static uint64_t value_of(sim_warp *warp, const ptx_operand *operand, int lane, size_t bytes) {
     return operand->kind == PTX_OPERAND_REAL ? sim_operand_real(warp, operand, lane, (int)(8 * bytes))
@@ -104,7 +118,11 @@ static const ptx_operand *element(const ptx_operand *operand, size_t i) {
 static sim_result exec_atomic(sim_warp *warp, const ptx_instr *instr, uint32_t mask) {
     const size_t bytes = instr->data[0] & 0xff, elements = instr->data[0] >> 24;
     const int address = instr->data[3] & HAS_RESULT ? 1 : 0;
-    const bool cas = instr->data[2] == ACCESS_CAS;
+    const access_step step = {.op = (access_op)instr->data[2],
+                              .kind = (access_kind)(instr->data[0] >> 8 & 0xff),
+                              .bytes = bytes,
+                              .packed = (int)(instr->data[0] >> 16 & 0xff)};
+    const bool cas = step.op == ACCESS_CAS;
     const unsigned order = (unsigned)(instr->data[3] >> ORDER_SHIFT);
     for (uint32_t lanes = mask; lanes != 0; lanes &= lanes - 1) {
         const int lane = __builtin_ctz(lanes);
@@ -126,9 +144,7 @@ static sim_result exec_atomic(sim_warp *warp, const ptx_instr *instr, uint32_t m
         for (size_t i = 0; i < elements; i++, at += bytes) {
             const uint64_t x = value_of(warp, element(&instr->operands[address + 1], i), lane, bytes);
             const uint64_t swap = cas ? value_of(warp, &instr->operands[address + 2], lane, bytes) : 0;
-            old[i] = bytes == 2   ? step_uint16_t(instr, at, x, swap)
-                     : bytes == 4 ? step_uint32_t(instr, at, x, swap)
-                                  : step_uint64_t(instr, at, x, swap);
+            old[i] = access_apply(&step, at, x, swap);
         }
         sim_strong_after(warp, lane, space, where, order);
         for (size_t i = 0; i < elements && address == 1; i++)
@@ -154,16 +170,22 @@ static unsigned ops_of(access_kind kind, int bytes) {
     }
 }
 
+bool access_has_op(access_kind kind, int bytes, access_op op) {
+    return ops_of(kind, bytes) >> op & 1;
+}
+
 static bool has_elements(const ptx_operand *operand, int count) {
     return operand->kind == PTX_OPERAND_VECTOR ? operand->num_elements == count : count == 1;
 }
 
 bool bind_atomic(ptx_instr *instr, char *error, size_t error_size) {
+    if (instr->num_modifiers > 0 && strcmp(instr->modifiers[0], "async") == 0)
+        return false; /* exec_store_async.c */
     const bool result = strcmp(instr->opcode, "atom") == 0;
     access_form form;
     if (!access_parse(instr, result ? ACCESS_ATOM : ACCESS_RED, &form, error, error_size))
         return false;
-    if (!(ops_of(form.kind, form.bytes) >> form.op & 1)) {
+    if (!access_has_op(form.kind, form.bytes, form.op)) {
         snprintf(error, error_size, "%s: no such operation on this type", instr->opcode);
         return false;
     }

@@ -11,6 +11,7 @@
 
 /* ---- ld and st: data[0] element bytes, data[1] space, data[2] elements, data[3] flags -------------------------- */
 
+enum { LINE_BYTES = 128 };
 enum { SIGNED = 1, HINT = 4, ORDER_SHIFT = 8 /* of access_form.order */ };
 
 static uint64_t read_bits(const uint8_t *from, size_t bytes, bool strong) {
@@ -160,7 +161,13 @@ static bool bind_ld(ptx_instr *instr, char *error, size_t error_size) {
     return bind_access(instr, ACCESS_LD, error, error_size);
 }
 
+static bool bind_zeros(ptx_instr *instr, char *error, size_t error_size);
+
 static bool bind_st(ptx_instr *instr, char *error, size_t error_size) {
+    if (instr->num_modifiers > 0 && strcmp(instr->modifiers[0], "bulk") == 0)
+        return bind_zeros(instr, error, error_size);
+    if (instr->num_modifiers > 0 && strcmp(instr->modifiers[0], "async") == 0)
+        return false; /* exec_store_async.c */
     return bind_access(instr, ACCESS_ST, error, error_size);
 }
 
@@ -244,8 +251,47 @@ static sim_result exec_createpolicy(sim_warp *warp, const ptx_instr *instr, uint
     return SIM_DONE;
 }
 
+/* createpolicy.range: the first bytes of a range have the first priority. data[0]: as above. */
+static sim_result exec_range_policy(sim_warp *warp, const ptx_instr *instr, uint32_t mask) {
+    for (uint32_t lanes = mask; lanes != 0; lanes &= lanes - 1) {
+        const int lane = __builtin_ctz(lanes);
+        const uint32_t primary = (uint32_t)sim_operand(warp, &instr->operands[2], lane);
+        const uint32_t total = (uint32_t)sim_operand(warp, &instr->operands[3], lane);
+        if (primary > total)
+            return sim_fault(warp, instr, lane, "the first %" PRIu32 " bytes of %" PRIu32, primary, total);
+        sim_set(warp, &instr->operands[0], lane, instr->data[0]);
+    }
+    return SIM_DONE;
+}
+
+/* Of range and cvt. */
+static bool bind_other_policy(ptx_instr *instr) {
+    const ptx_operand *o = instr->operands;
+    const int n = instr->num_modifiers;
+    if (n == 3 && strcmp(instr->modifiers[0], "cvt") == 0 && strcmp(instr->modifiers[1], "L2") == 0 &&
+        instr->num_operands == 2 && o[1].kind == PTX_OPERAND_REGISTER) {
+        instr->exec = exec_createpolicy; /* the access property is the driver's; its policy is the usual one */
+        instr->data[0] = POLICIES[1].bits;
+        return true;
+    }
+    const int first = n > 1 && strcmp(instr->modifiers[1], "global") == 0 ? 2 : 1;
+    if (n < first + 2 || n > first + 3 || strcmp(instr->modifiers[0], "range") != 0 || instr->num_operands != 4 ||
+        o[1].kind != PTX_OPERAND_ADDRESS)
+        return false;
+    for (size_t i = 0; i < sizeof(POLICIES) / sizeof(*POLICIES); i++) {
+        if (strcmp(POLICIES[i].name, instr->modifiers[first]) == 0) {
+            instr->exec = exec_range_policy;
+            instr->data[0] = POLICIES[i].bits;
+            return true;
+        }
+    }
+    return false;
+}
+
 static bool bind_createpolicy(ptx_instr *instr, char *error, size_t error_size) {
     const int n = instr->num_modifiers;
+    if (n >= 3 && strcmp(instr->modifiers[n - 1], "b64") == 0 && bind_other_policy(instr))
+        return true;
     if (n >= 3 && strcmp(instr->modifiers[0], "fractional") == 0 && strcmp(instr->modifiers[n - 1], "b64") == 0 &&
         instr->num_operands >= 1 && instr->num_operands <= 2 && n <= 4 &&
         (n == 3 || strcmp(instr->modifiers[2], "L2::evict_unchanged") == 0 ||
@@ -262,6 +308,86 @@ static bool bind_createpolicy(ptx_instr *instr, char *error, size_t error_size) 
     return false;
 }
 
+/* ---- Hints about lines of 128 bytes: applypriority, discard -------------------------------------------------------
+ */
+
+static bool is_line(sim_warp *warp, const ptx_instr *instr, int lane, uint64_t *address) {
+    *address = sim_address(warp, &instr->operands[0], lane);
+    return sim_async_access(warp, instr, false, *address, LINE_BYTES, LINE_BYTES, false) != NULL;
+}
+
+static sim_result exec_priority(sim_warp *warp, const ptx_instr *instr, uint32_t mask) {
+    uint64_t address;
+    for (uint32_t lanes = mask; lanes != 0; lanes &= lanes - 1) {
+        if (!is_line(warp, instr, __builtin_ctz(lanes), &address))
+            return SIM_FAULT;
+    }
+    return SIM_DONE;
+}
+
+/* Writes something undefined. */
+static sim_result exec_discard(sim_warp *warp, const ptx_instr *instr, uint32_t mask) {
+    for (uint32_t lanes = mask; lanes != 0; lanes &= lanes - 1) {
+        const int lane = __builtin_ctz(lanes);
+        uint64_t address;
+        if (!is_line(warp, instr, lane, &address))
+            return SIM_FAULT;
+        uint8_t *line = sim_access(warp, instr, lane, PTX_GLOBAL, address, LINE_BYTES, true);
+        if (line == NULL)
+            return SIM_FAULT;
+        memset(line, (int)(sim_random(warp->cta) & 0xff), LINE_BYTES);
+    }
+    return SIM_DONE;
+}
+
+static bool bind_line(ptx_instr *instr, char *error, size_t error_size) {
+    const bool discards = strcmp(instr->opcode, "discard") == 0;
+    const int n = instr->num_modifiers, first = n == 2 ? 1 : 0;
+    if (n < 1 || n > 2 || (first == 1 && strcmp(instr->modifiers[0], "global") != 0) ||
+        strcmp(instr->modifiers[first], discards ? "L2" : "L2::evict_normal") != 0 || instr->num_operands != 2 ||
+        instr->operands[0].kind != PTX_OPERAND_ADDRESS || instr->operands[1].kind != PTX_OPERAND_INTEGER ||
+        instr->operands[1].bits != LINE_BYTES) {
+        snprintf(error, error_size, "%s: this form is not implemented", instr->opcode);
+        return false;
+    }
+    instr->exec = discards ? exec_discard : exec_priority;
+    return true;
+}
+
+/* ---- st.bulk: zeros in shared memory ----------------------------------------------------------------------------- */
+
+static sim_result exec_zeros(sim_warp *warp, const ptx_instr *instr, uint32_t mask) {
+    for (uint32_t lanes = mask; lanes != 0; lanes &= lanes - 1) {
+        const int lane = __builtin_ctz(lanes);
+        const uint64_t address = sim_address(warp, &instr->operands[0], lane);
+        const uint64_t bytes = sim_operand(warp, &instr->operands[1], lane);
+        if (bytes % 8 != 0 || bytes > warp->cta->shared_bytes)
+            return sim_fault(warp, instr, lane, "%" PRIu64 " bytes: a multiple of 8 within shared memory is needed",
+                             bytes);
+        for (uint64_t at = 0; at < bytes; at += 8) {
+            uint8_t *to = sim_access(warp, instr, lane, (ptx_space)instr->data[0], address + at, 8, true);
+            if (to == NULL)
+                return SIM_FAULT;
+            memset(to, 0, 8);
+        }
+    }
+    return SIM_DONE;
+}
+
+static bool bind_zeros(ptx_instr *instr, char *error, size_t error_size) {
+    const int n = instr->num_modifiers;
+    const bool is_shared = n > 1 && strcmp(instr->modifiers[n - 1], "shared::cta") == 0;
+    const bool is_weak = n > 1 && strcmp(instr->modifiers[1], "weak") == 0;
+    if (n != 1 + is_shared + is_weak || instr->num_operands != 3 || instr->operands[0].kind != PTX_OPERAND_ADDRESS ||
+        instr->operands[2].kind != PTX_OPERAND_INTEGER || instr->operands[2].bits != 0) {
+        snprintf(error, error_size, "st.bulk: this form is not implemented");
+        return false;
+    }
+    instr->exec = exec_zeros;
+    instr->data[0] = is_shared ? PTX_SHARED : PTX_GENERIC;
+    return true;
+}
+
 const sim_op sim_ops_memory[] = {
     {"ld", bind_ld},
     {"st", bind_st},
@@ -269,6 +395,9 @@ const sim_op sim_ops_memory[] = {
     {"red", bind_atomic},
     {"prefetch", bind_prefetch},
     {"prefetchu", bind_prefetch},
+    {"ldu", bind_ld},
+    {"applypriority", bind_line},
+    {"discard", bind_line},
     {"createpolicy", bind_createpolicy},
     {"ldmatrix", bind_matrix},
     {"stmatrix", bind_matrix},

@@ -169,7 +169,7 @@ static bool read_selector(sim_warp *warp, const ptx_instr *instr, const ptx_oper
 }
 
 static bool read_scales(sim_warp *warp, const ptx_instr *instr, const bound *f, mma_product *p, gaps *g) {
-    const ptx_operand *a = &instr->operands[4], *b = &instr->operands[6];
+    const ptx_operand *a = element(&instr->operands[4], 0), *b = element(&instr->operands[6], 0);
     const ptx_operand *of_a = instr->operands[5].elements, *of_b = instr->operands[7].elements;
     const int last_byte = 4 - f->blocks, byte_step = f->blocks;
     int a_byte, a_thread, b_byte, b_thread;

@@ -9,7 +9,7 @@
 #include "tcgen05.h"
 
 /* data[0]: kind, data[1]: scales a row (0: no block scaling), data[2]: flags */
-enum { A_IN_TMEM = 1, HAS_MASK = 2, HAS_SCALE_DOWN = 4 };
+enum { A_IN_TMEM = 1, HAS_MASK = 2, HAS_SCALE_DOWN = 4, WEIGHTS = 8 /* .ws */ };
 
 /* ---- Binding --------------------------------------------------------------------------------------------------- */
 
@@ -57,9 +57,11 @@ static const char *check_modifiers(ptx_instr *instr, int next, bool scaled, tcge
             return "this kind needs the size of its scale vectors";
     }
     /* What may be kept in the collector changes no result: its source must stay as it is until completion. */
-    static const char *const collectors[] = {"collector::a::", "collector::b::"};
+    static const char *const collectors[] = {
+        "collector::a::", "collector::b::", "collector::b0::", "collector::b1::", "collector::b2::", "collector::b3::"};
     static const char uses[] = "fill|use|lastuse|discard";
-    for (int i = 0; i < 2 && next < instr->num_modifiers; i++) {
+    const int first = instr->data[2] & WEIGHTS ? 2 : 0;
+    for (int i = first; i < (first == 2 ? 6 : 2) && next < instr->num_modifiers; i++) {
         const size_t length = strlen(collectors[i]);
         if (strncmp(instr->modifiers[next], collectors[i], length) == 0 &&
             exec_listed(uses, instr->modifiers[next] + length))
@@ -100,6 +102,11 @@ static const char *check_operands(ptx_instr *instr, bool scaled, tcgen05_kind ki
     if (scaled)
         return count == 7 && is_address(&o[4]) && is_address(&o[5]) && is_predicate(&o[6]) ? NULL : "wrong operands";
     int next = 4;
+    if (instr->data[2] & WEIGHTS) { /* maybe with a mask of columns of B that count as zero, which must be 0 */
+        const bool fits = is_predicate(&o[4]) &&
+                          (count == 5 || (count == 6 && (is_plain(&o[5]) || o[5].kind == PTX_OPERAND_INTEGER)));
+        return fits ? NULL : "wrong operands";
+    }
     if (o[next].kind == PTX_OPERAND_VECTOR) {
         if (!is_mask(&o[next]))
             return "disable-output-lane takes four 32-bit registers";
@@ -124,18 +131,18 @@ bool tcgen05_bind_mma(ptx_instr *instr, char *error, size_t error_size) {
     const char *wrong = NULL;
     if (ptx_has(instr, "sp"))
         wrong = "sparse matrices are not modelled";
-    else if (ptx_has(instr, "ws"))
-        wrong = ".ws is not modelled";
     else if (ptx_has(instr, "ashift"))
         wrong = ".ashift is not modelled";
-    else if (instr->num_modifiers < 3 || strcmp(instr->modifiers[1], "cta_group::1") != 0)
+    const int ws = instr->num_modifiers > 1 && strcmp(instr->modifiers[1], "ws") == 0;
+    instr->data[2] = ws ? WEIGHTS : 0;
+    if (wrong == NULL && (instr->num_modifiers < 3 + ws || strcmp(instr->modifiers[1 + ws], "cta_group::1") != 0))
         wrong = "this form is not known";
-    while (wrong == NULL && k < num_kinds && strcmp(instr->modifiers[2], KINDS[k].name) != 0)
+    while (wrong == NULL && k < num_kinds && strcmp(instr->modifiers[2 + ws], KINDS[k].name) != 0)
         k++;
-    if (wrong == NULL && k == num_kinds)
+    if (wrong == NULL && (k == num_kinds || (ws && KINDS[k].scaled)))
         wrong = "this kind is not known";
     if (wrong == NULL)
-        wrong = check_modifiers(instr, 3, KINDS[k].scaled, KINDS[k].kind);
+        wrong = check_modifiers(instr, 3 + ws, KINDS[k].scaled, KINDS[k].kind);
     if (wrong == NULL)
         wrong = check_operands(instr, KINDS[k].scaled, KINDS[k].kind);
     if (wrong != NULL) {
@@ -193,7 +200,7 @@ static const char *check_shape(const tcgen05_product *p, uint32_t idesc) {
     const bool scaled = p->scales != 0;
     if (idesc & 4)
         return "sparse matrices are not modelled";
-    if (idesc & reserved_bits(p->kind))
+    if (idesc & (reserved_bits(p->kind) & ~(p->weights ? UINT32_C(0xc0000000) : 0)))
         return "bits that must be zero are set";
     if (p->a == MMA_TYPES || p->b == MMA_TYPES)
         return "this kind does not have the type of A or B";
@@ -201,7 +208,11 @@ static const char *check_shape(const tcgen05_product *p, uint32_t idesc) {
         return "A and B have different types";
     if (p->kind == TCGEN05_F16 && p->a == MMA_BF16 && p->d == TCGEN05_D_F16)
         return "bf16 accumulates in f32";
-    if (p->m != 128 && (scaled || p->m != 64))
+    if (p->weights && ((p->m != 32 && p->m != 64 && p->m != 128) || (p->n != 64 && p->n != 128 && p->n != 256)))
+        return "with .ws M must be 32, 64 or 128, and N 64, 128 or 256";
+    if (p->weights && p->m != 128 && p->a_in_tmem)
+        return "A in tensor memory with .ws is modelled with M = 128 alone";
+    if (!p->weights && p->m != 128 && (scaled || p->m != 64))
         return scaled ? "M must be 128" : "M must be 64 or 128";
     if (p->n < 8 || p->n > 256)
         return "N must be 8 to 256";
@@ -248,8 +259,10 @@ static bool decode_descriptor(tcgen05_product *p, sim_warp *warp, const ptx_inst
         if (d == 3 || (p->kind == TCGEN05_I8) != (d == 2) || (p->kind == TCGEN05_TF32 && d != 1))
             wrong = "this kind does not have the type of D";
     }
+    p->weights = instr->data[2] & WEIGHTS;
     if (wrong == NULL)
         wrong = check_shape(p, idesc);
+    p->parts = p->weights && p->m < 128 ? 128 / p->m : 1;
     if (wrong == NULL)
         return true;
     sim_fault(warp, instr, lane, "instruction descriptor %#" PRIx32 " (M %d, N %d): %s", idesc, p->m, p->n, wrong);
@@ -287,11 +300,12 @@ static bool decode_scale(sim_warp *warp, const ptx_instr *instr, int lane, uint6
 static bool access_tmem(tcgen05_product *p, sim_warp *warp, const ptx_instr *instr, int lane) {
     const ptx_operand *o = instr->operands;
     const uint64_t d = sim_address(warp, &o[0], lane);
-    p->lane_offset = p->m == 64 && (uint32_t)d >> 16 == 16 ? 16 : 0;
+    const bool half = p->m == 64 && !p->weights; /* of the lanes */
+    p->lane_offset = half && (uint32_t)d >> 16 == 16 ? 16 : 0;
     if (!decode_address(p, warp, instr, lane, d, "D", &p->d_column))
         return false;
-    const unsigned groups = p->m == 128 ? 0xff : p->lane_offset ? 0xaa : 0x55;
-    const tmem_area to = {.column = p->d_column, .columns = (uint32_t)p->n, .groups = groups};
+    const unsigned groups = !half ? 0xff : p->lane_offset ? 0xaa : 0x55;
+    const tmem_area to = {.column = p->d_column, .columns = (uint32_t)(p->n / p->parts), .groups = groups};
     tmem_area from[3] = {{0}};
     static const char *const names[] = {"A", "the scales of A", "the scales of B"};
     if (p->a_in_tmem) {
@@ -307,8 +321,8 @@ static bool access_tmem(tcgen05_product *p, sim_warp *warp, const ptx_instr *ins
         from[2] = (tmem_area){.column = p->scale_b.column, .columns = (uint32_t)(p->n + 31) / 32, .groups = 0xff};
     }
     /* The same descriptor fields make the same accumulator and shape. */
-    const uint32_t key =
-        p->d_column | p->lane_offset << 8 | (uint32_t)(p->m == 64) << 13 | (uint32_t)p->n << 14 | (uint32_t)p->k << 23;
+    const uint32_t key = p->d_column | p->lane_offset << 8 | (uint32_t)(p->m == 64) << 13 | (uint32_t)p->n << 14 |
+                         (uint32_t)p->k << 23 | (uint32_t)(p->m == 32) << 30 | (uint32_t)p->weights << 31;
     p->base.op = tmem_issue(tmem_if_any(warp->cta), warp, instr, TMEM_MMA, key);
     for (int i = 0; i < 3; i++) {
         if (in_area(&from[i], &to)) {
@@ -347,6 +361,10 @@ static bool issue(tcgen05_product *p, sim_warp *warp, const ptx_instr *instr, in
         next++;
     }
     p->accumulate = sim_operand(warp, &o[next], lane) & 1;
+    if (p->weights && instr->num_operands == 6 && sim_operand(warp, &o[5], lane) != 0) {
+        sim_fault(warp, instr, lane, "masks of zero columns are not modelled");
+        return false;
+    }
     p->scale_factor = instr->data[2] & HAS_SCALE_DOWN ? 1.0 / (double)(1 << o[next + 1].bits) : 1.0;
     if (p->a_in_tmem && p->a_layout.mn_major) {
         sim_fault(warp, instr, lane, "A in tensor memory cannot be transposed");

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "engine.h"
-#include "race.h"
+#include "race_claim.h"
 
 /* ---- Shuffles ---- */
 
@@ -42,10 +42,13 @@ static sim_result exec_shuffle(sim_warp *warp, const ptx_instr *instr, uint32_t 
     const ptx_operand *d = &instr->operands[0], *a = &instr->operands[1];
     uint32_t *written = warp->schedule->written;
     uint32_t given = a->kind == PTX_OPERAND_REGISTER ? written[a->slot] : UINT32_MAX, undefined = 0;
+    const bool tagged = warp->schedule->tagged != NULL && a->kind == PTX_OPERAND_REGISTER;
+    uint32_t claims[SIM_LANES] = {0}, moved[SIM_LANES] = {0};
     uint64_t values[SIM_LANES] = {0};
     for (uint32_t rest = mask; rest; rest &= rest - 1) {
         int lane = __builtin_ctz(rest);
         values[lane] = (uint32_t)sim_operand(warp, a, lane);
+        claims[lane] = tagged ? race_claim_of(warp, a->slot, lane) : 0;
     }
     for (uint32_t rest = mask; rest; rest &= rest - 1) {
         int lane = __builtin_ctz(rest);
@@ -56,11 +59,14 @@ static sim_result exec_shuffle(sim_warp *warp, const ptx_instr *instr, uint32_t 
         if (!((mask & given) >> source & 1))
             undefined |= UINT32_C(1) << lane;
         sim_set(warp, d, lane, values[source]);
+        moved[lane] = claims[source];
         if (d->pair >= 0)
             sim_register(warp, d->pair)[lane] = valid;
     }
     if (d->kind == PTX_OPERAND_REGISTER)
         written[d->slot] &= ~undefined;
+    if (d->kind == PTX_OPERAND_REGISTER && warp->schedule->tagged != NULL)
+        race_claim_set(warp, d->slot, mask, moved);
     return SIM_DONE;
 }
 

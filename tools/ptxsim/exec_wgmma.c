@@ -14,8 +14,8 @@
 enum { MAX_PRODUCTS = 256 }; /* more than may be issued without a wait */
 
 struct sim_warpgroup {
-    wgmma_product *partial; /* issued by some of the warps, oldest first */
-    uint64_t done;          /* products computed */
+    wgmma_product *partial;           /* issued by some of the warps, oldest first */
+    uint64_t done;                    /* products computed */
     race_done finished[MAX_PRODUCTS]; /* of the last ones, by number */
 };
 
@@ -134,7 +134,8 @@ static bool check_fence(sim_warp *warp, const ptx_instr *instr, bool accumulate)
 static void pack_shape(ptx_instr *instr, const wgmma_shape *s) {
     instr->data[0] = (uint64_t)s->n | (uint64_t)s->k << 16 | (uint64_t)s->a << 32 | (uint64_t)s->b << 40;
     instr->data[1] = (uint64_t)s->half | (uint64_t)s->a_in_registers << 1 | (uint64_t)s->negate_a << 2 |
-                     (uint64_t)s->negate_b << 3 | (uint64_t)s->transpose_a << 4 | (uint64_t)s->transpose_b << 5;
+                     (uint64_t)s->negate_b << 3 | (uint64_t)s->transpose_a << 4 | (uint64_t)s->transpose_b << 5 |
+                     (uint64_t)s->whole << 6 | (uint64_t)s->saturates << 7;
 }
 
 static wgmma_shape unpack_shape(const ptx_instr *instr) {
@@ -148,8 +149,10 @@ static wgmma_shape unpack_shape(const ptx_instr *instr) {
                      .negate_a = flags >> 2 & 1,
                      .negate_b = flags >> 3 & 1,
                      .transpose_a = flags >> 4 & 1,
-                     .transpose_b = flags >> 5 & 1};
-    s.element_bytes = s.a == WGMMA_E4M3 || s.a == WGMMA_E5M2 ? 1 : 2;
+                     .transpose_b = flags >> 5 & 1,
+                     .whole = flags >> 6 & 1,
+                     .saturates = flags >> 7 & 1};
+    s.element_bytes = 32 / s.k;
     return s;
 }
 
@@ -200,6 +203,19 @@ static wgmma_product *find_product(sim_warp *warp, const ptx_instr *instr, struc
     return product;
 }
 
+/* Whether the warp's last product, not waited for, has the same accumulators. */
+static bool is_chained(const sim_warp *warp, const ptx_instr *instr) {
+    const struct sim_wgmma_state *state = warp->wgmma;
+    if (state->issued == state->released)
+        return false;
+    const ptx_operand *d = &instr->operands[0],
+                      *last = &state->instrs[state->issued - state->released - 1]->operands[0];
+    bool same = d->num_elements == last->num_elements;
+    for (int i = 0; i < d->num_elements && same; i++)
+        same = d->elements[i].slot == last->elements[i].slot;
+    return same;
+}
+
 static bool note_issued(sim_warp *warp, const ptx_instr *instr) {
     struct sim_wgmma_state *state = warp->wgmma;
     const size_t count = (size_t)(state->issued - state->released);
@@ -239,6 +255,7 @@ static sim_result exec_mma(sim_warp *warp, const ptx_instr *instr, uint32_t mask
         product->a = a;
         product->b = b;
         product->accumulate = accumulate & 1;
+        product->chained = product->accumulate;
     } else if (product->base.instr != instr || product->a != a || product->b != b ||
                product->accumulate != (accumulate & 1)) {
         return sim_fault(
@@ -254,6 +271,7 @@ static sim_result exec_mma(sim_warp *warp, const ptx_instr *instr, uint32_t mask
     }
     for (int i = 0; i < instr->operands[0].num_elements; i++)
         product->undefined[w][i] = ~sim_defined_lanes(warp, instr->operands[0].elements[i].slot);
+    product->chained = product->chained && is_chained(warp, instr);
     if (!note_issued(warp, instr))
         return SIM_FAULT;
     race_unit_issue(&product->base.unit, warp, UINT32_MAX);
@@ -343,7 +361,9 @@ static const struct {
     {"e5m2", "e4m3", "f32", WGMMA_E5M2, WGMMA_E4M3, 32}, {"e5m2", "e4m3", "f16", WGMMA_E5M2, WGMMA_E4M3, 32},
     {"e5m2", "e5m2", "f32", WGMMA_E5M2, WGMMA_E5M2, 32}, {"e5m2", "e5m2", "f16", WGMMA_E5M2, WGMMA_E5M2, 32},
     {"f16", "f16", "f32", WGMMA_F16, WGMMA_F16, 16},     {"f16", "f16", "f16", WGMMA_F16, WGMMA_F16, 16},
-    {"bf16", "bf16", "f32", WGMMA_BF16, WGMMA_BF16, 16},
+    {"bf16", "bf16", "f32", WGMMA_BF16, WGMMA_BF16, 16}, {"tf32", "tf32", "f32", WGMMA_TF32, WGMMA_TF32, 8},
+    {"s8", "s8", "s32", WGMMA_S8, WGMMA_S8, 32},         {"s8", "u8", "s32", WGMMA_S8, WGMMA_U8, 32},
+    {"u8", "s8", "s32", WGMMA_U8, WGMMA_S8, 32},         {"u8", "u8", "s32", WGMMA_U8, WGMMA_U8, 32},
 };
 
 /* "m64n128k32" with that k; n, or 0. */
@@ -378,14 +398,18 @@ static bool bind_mma(ptx_instr *instr, char *error, size_t error_size) {
     const size_t count = sizeof(TYPES) / sizeof(*TYPES);
     size_t t = 0;
     wgmma_shape s = {0};
-    for (; instr->num_modifiers == 7 && t < count; t++) {
+    s.saturates = instr->num_modifiers == 8 && strcmp(instr->modifiers[7], "satfinite") == 0;
+    const bool counted = instr->num_modifiers == 7 + s.saturates;
+    for (; counted && t < count; t++) {
         if (strcmp(instr->modifiers[4], TYPES[t].d) == 0 && strcmp(instr->modifiers[5], TYPES[t].a) == 0 &&
             strcmp(instr->modifiers[6], TYPES[t].b) == 0)
             break;
     }
-    if (instr->num_modifiers == 7 && t < count)
+    s.whole = counted && t < count && strcmp(TYPES[t].d, "s32") == 0;
+    if (counted && t < count)
         s.n = parse_n(instr->modifiers[3], TYPES[t].k);
-    if (s.n == 0) {
+    /* Integers have fewer widths. */
+    if (s.n == 0 || (s.whole && s.n > 32 && s.n % 16 != 0) || (s.saturates && !s.whole)) {
         snprintf(error, error_size, "wgmma.mma_async: this shape or these types are not implemented");
         return false;
     }
@@ -394,12 +418,12 @@ static bool bind_mma(ptx_instr *instr, char *error, size_t error_size) {
     s.b = TYPES[t].b_type;
     s.half = strcmp(TYPES[t].d, "f16") == 0;
     s.a_in_registers = instr->num_operands > 1 && instr->operands[1].kind == PTX_OPERAND_VECTOR;
-    const int transposes = s.k == 32 ? 0 : s.a_in_registers ? 1 : 2;
+    const int transposes = s.k != 16 ? 0 : s.a_in_registers ? 1 : 2;
     const ptx_operand *o = instr->operands;
-    bool ok = instr->num_operands == 6 + transposes && is_registers(&o[0], wgmma_accumulators(&s)) &&
+    bool ok = instr->num_operands == (s.whole ? 4 : 6 + transposes) && is_registers(&o[0], wgmma_accumulators(&s)) &&
               (s.a_in_registers ? is_registers(&o[1], WGMMA_A_REGISTERS) : o[1].kind == PTX_OPERAND_REGISTER) &&
-              o[2].kind == PTX_OPERAND_REGISTER && choose(&o[4], 1, -1, &s.negate_a) &&
-              choose(&o[5], 1, -1, &s.negate_b);
+              o[2].kind == PTX_OPERAND_REGISTER &&
+              (s.whole || (choose(&o[4], 1, -1, &s.negate_a) && choose(&o[5], 1, -1, &s.negate_b)));
     if (ok && transposes == 2)
         ok = choose(&o[6], 0, 1, &s.transpose_a);
     if (ok && transposes > 0)

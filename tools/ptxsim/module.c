@@ -9,8 +9,9 @@
 #include "target.h"
 
 static const sim_op *const op_tables[] = {
-    sim_ops_integer, sim_ops_float, sim_ops_half,    sim_ops_convert, sim_ops_move, sim_ops_memory, sim_ops_control,
-    sim_ops_call,    sim_ops_warp,  sim_ops_barrier, sim_ops_async,   sim_ops_mma,  sim_ops_wgmma,  sim_ops_tcgen05,
+    sim_ops_integer,     sim_ops_float, sim_ops_half,  sim_ops_convert, sim_ops_move,    sim_ops_memory,
+    sim_ops_control,     sim_ops_call,  sim_ops_warp,  sim_ops_barrier, sim_ops_cluster, sim_ops_async,
+    sim_ops_store_async, sim_ops_mma,   sim_ops_wgmma, sim_ops_tcgen05,
 };
 
 /* ---- Binding ---- */

@@ -12,10 +12,10 @@ static const char *const without_result[] = {"bar", "barrier", "nanosleep", "set
                                              "mma", "tcgen05", "brx",       NULL};
 
 /* Opcodes that change something other lanes, warps or CTAs can see. */
-static const char *const with_effect[] = {"st",  "atom", "red",   "cp",    "mbarrier", "bar", "barrier",
-                                          "ret", "exit", "wgmma", "fence", "tcgen05",  NULL};
+static const char *const with_effect[] = {"st",  "atom", "red",   "cp",    "mbarrier", "bar",       "barrier",
+                                          "ret", "exit", "wgmma", "fence", "tcgen05",  "tensormap", NULL};
 
-static const char *const any_defined[] = {"and", "or", "selp", NULL};
+static const char *const any_defined[] = {"and", "or", NULL};
 
 static bool listed(const char *const *list, const char *opcode) {
     for (; *list; list++)
@@ -118,6 +118,8 @@ static void prepare(sim_step *step, const ptx_instr *instr, collector *out) {
         flags |= SIM_STEP_PROPAGATES;
     if (listed(any_defined, instr->opcode))
         flags |= SIM_STEP_ANY_DEFINED;
+    if (strcmp(instr->opcode, "selp") == 0)
+        flags |= SIM_STEP_SELECTS;
     if (waits)
         flags |= SIM_STEP_WAITS;
     else if (listed(with_effect, instr->opcode))

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "async.h"
-#include "race_state.h"
+#include "race_claim.h"
 
 /* ---- Clocks ---- */
 
@@ -336,6 +336,7 @@ void race_state_reset(struct sim_race *race, sim_cta *cta) {
     drop(race, nothing);
     race_memory_reset(race);
     race_patterns_reset(race);
+    race_claims_reset(race);
     race->last_page = NULL;
     race->twins = false;
 }
@@ -352,6 +353,7 @@ void race_state_free(struct sim_race *race) {
     race_memory_reset(race);
     free(race->reads);
     race_patterns_reset(race);
+    race_claims_free(race);
     free(race->lanes);
     free(race);
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * Which accesses global memory has seen in this launch. CTAs run on several host threads, so that a page has a lock.
  *
- * Of the reads since the last write two parties' are kept, for else memory that everybody reads would have long lists:
- * a write that is ordered after these but not after another reader passes. */
+ * Of the reads since the last write those of every party are kept: two in the cell, more of them in a table. Once all
+ * of it takes MAX_SHADOW bytes, neither further pages are watched nor further readers kept. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,10 +18,20 @@ typedef struct global_reads {
     uint32_t lanes, cta;
 } global_reads;
 
+/* More of them: open addressing by CTA, warp or unit, and kind. Of the same ones there are several if their lanes read
+ * at different times. Places without lanes are free, but searches go on behind those that have had some (cta is kept).
+ */
+typedef struct reader_table {
+    uint32_t capacity, used; /* a power of two; places that have or had lanes */
+    bool has_writes;         /* strong ones are among them */
+    global_reads places[];
+} reader_table;
+
 typedef struct global_cell {
     race_entry write;
     uint32_t write_cta;
     global_reads reads[KEPT];
+    reader_table *more; /* NULL: none */
 } global_cell;
 
 typedef struct global_page {
@@ -64,6 +74,8 @@ void race_launch_free(struct race_launch *launch) {
         while (launch->buckets[b] != NULL) {
             global_page *page = launch->buckets[b];
             launch->buckets[b] = page->next;
+            for (size_t i = 0; i < (size_t)1 << (RACE_PAGE_SHIFT - page->shift); i++)
+                free(page->cells[i].more);
             free(page->cells);
             free(page);
         }
@@ -142,14 +154,104 @@ static void unlock_page(global_page *page) {
     __atomic_clear(&page->lock, __ATOMIC_RELEASE);
 }
 
+/* ---- Readers ---- */
+
+static size_t table_bytes(uint32_t capacity) {
+    return sizeof(reader_table) + capacity * sizeof(global_reads);
+}
+
+static reader_table *new_table(struct race_launch *launch, uint32_t capacity) {
+    const size_t bytes = table_bytes(capacity);
+    if (__atomic_load_n(&launch->shadow_bytes, __ATOMIC_RELAXED) + bytes > MAX_SHADOW)
+        return NULL;
+    reader_table *table = calloc(1, bytes);
+    if (table == NULL)
+        return NULL;
+    table->capacity = capacity;
+    __atomic_add_fetch(&launch->shadow_bytes, bytes, __ATOMIC_RELAXED);
+    return table;
+}
+
+static void free_table(struct race_launch *launch, reader_table *table) {
+    if (table == NULL)
+        return;
+    __atomic_sub_fetch(&launch->shadow_bytes, table_bytes(table->capacity), __ATOMIC_RELAXED);
+    free(table);
+}
+
+static uint32_t first_place(const reader_table *table, uint32_t cta, race_entry entry) {
+    const uint64_t key = (uint64_t)cta << 16 | (entry >> 16 & 0xffff);
+    return (uint32_t)(key * UINT64_C(0x9e3779b97f4a7c15) >> 40) & (table->capacity - 1);
+}
+
+static bool same_reader(const global_reads *reads, uint32_t cta, race_entry entry) {
+    return reads->cta == cta && ((reads->entry ^ entry) & UINT64_C(0xffff) << 16) == 0; /* who and kind */
+}
+
+/* Takes what the lanes have read before, which is older, out of `reads`. true: the new entry has its place there. */
+static bool renew(global_reads *reads, const global_reads *now) {
+    if (race_time(reads->entry) == race_time(now->entry) || (reads->lanes & ~now->lanes) == 0) {
+        reads->entry = now->entry;
+        reads->lanes |= now->lanes;
+        return true;
+    }
+    reads->lanes &= ~now->lanes;
+    return false;
+}
+
+/* Into a table that has room. */
+static void put_reader(reader_table *table, const global_reads *now) {
+    uint32_t at = first_place(table, now->cta, now->entry);
+    global_reads *free_place = NULL;
+    for (; table->places[at].entry != 0; at = (at + 1) & (table->capacity - 1)) {
+        global_reads *reads = &table->places[at];
+        if (reads->lanes == 0) {
+            free_place = free_place != NULL ? free_place : reads;
+        } else if (same_reader(reads, now->cta, now->entry) && renew(reads, now)) {
+            return;
+        }
+    }
+    if (free_place == NULL) {
+        free_place = &table->places[at];
+        table->used++;
+    }
+    *free_place = *now;
+    table->has_writes |= (race_kind(now->entry) & RACE_WRITE) != 0;
+}
+
+static void keep_in_table(struct race_launch *launch, reader_table **table, const global_reads *now) {
+    const uint32_t capacity = *table != NULL ? (*table)->capacity : 0;
+    if (capacity == 0 || (*table)->used >= capacity / 4 * 3) {
+        reader_table *grown = new_table(launch, capacity == 0 ? 8 : 2 * capacity);
+        if (grown == NULL && (capacity == 0 || (*table)->used + 1 >= capacity))
+            return;
+        for (uint32_t i = 0; i < capacity && grown != NULL; i++) {
+            if ((*table)->places[i].lanes != 0)
+                put_reader(grown, &(*table)->places[i]);
+        }
+        if (grown != NULL) {
+            free_table(launch, *table);
+            *table = grown;
+        }
+    }
+    put_reader(*table, now);
+}
+
 static bool refine(struct race_launch *launch, global_page *page, unsigned shift) {
     const size_t parts = (size_t)1 << (page->shift - shift);
     const size_t cells = (size_t)1 << (RACE_PAGE_SHIFT - page->shift);
     global_cell *fine = malloc(cells * parts * sizeof(*fine));
     if (fine == NULL)
         return false;
-    for (size_t i = 0; i < cells * parts; i++)
-        fine[i] = page->cells[i / parts];
+    for (size_t i = 0; i < cells * parts; i++) {
+        const global_cell *old = &page->cells[i / parts];
+        fine[i] = *old;
+        if (old->more != NULL && i % parts != 0) {
+            fine[i].more = new_table(launch, old->more->capacity);
+            if (fine[i].more != NULL)
+                memcpy(fine[i].more, old->more, table_bytes(old->more->capacity));
+        }
+    }
     free(page->cells);
     page->cells = fine;
     page->shift = shift;
@@ -236,6 +338,13 @@ static bool proxy_fenced(const struct sim_race *race, const access *a, const glo
     return mine >= time || (proxy == RACE_PROXY_ASYNC && fences[place / SIM_LANES] >= time);
 }
 
+static bool check_reads(const access *a, const global_reads *reads, found *f) {
+    const int lane = reads->lanes != 0 && conflict(a, reads) ? unknown_lane(a->party, reads) : -1;
+    if (lane >= 0)
+        *f = (found){reads->entry, false, lane, reads->cta & ~DEVICE_BIT, false};
+    return lane < 0;
+}
+
 static bool check(struct sim_race *race, const access *a, const global_cell *cell, found *f) {
     const race_party *party = a->party;
     if (cell->write != 0 && !(cell->write_cta == a->cta && race_who(cell->write) == party->place)) {
@@ -253,44 +362,40 @@ static bool check(struct sim_race *race, const access *a, const global_cell *cel
         return false;
     }
     for (int i = 0; i < KEPT; i++) {
-        const global_reads *reads = &cell->reads[i];
-        const int lane = reads->lanes != 0 && conflict(a, reads) ? unknown_lane(party, reads) : -1;
-        if (lane >= 0) {
-            *f = (found){reads->entry, false, lane, reads->cta & ~DEVICE_BIT, false};
+        if (!check_reads(a, &cell->reads[i], f))
             return false;
-        }
+    }
+    const reader_table *more = cell->more;
+    const bool in_table = more != NULL && ((a->kind & RACE_WRITE) || more->has_writes);
+    for (uint32_t i = 0; in_table && i < more->capacity; i++) {
+        if (!check_reads(a, &more->places[i], f))
+            return false;
     }
     return true;
 }
 
-static void keep(const access *a, global_cell *cell) {
+static void keep(struct race_launch *launch, const access *a, global_cell *cell) {
     if ((a->kind & (RACE_WRITE | RACE_STRONG)) == RACE_WRITE) {
         cell->write = a->entry;
         cell->write_cta = a->cta;
         memset(cell->reads, 0, sizeof(cell->reads));
+        free_table(launch, cell->more);
+        cell->more = NULL;
         return;
     }
-    const uint64_t same = UINT64_C(0xffff) << 16; /* who and kind */
-    const uint32_t cta = a->cta | (a->kind & RACE_DEVICE ? DEVICE_BIT : 0);
+    const global_reads now = {a->entry, a->party->lanes, a->cta | (a->kind & RACE_DEVICE ? DEVICE_BIT : 0)};
     global_reads *to = NULL;
     for (int i = 0; i < KEPT; i++) {
         global_reads *reads = &cell->reads[i];
-        if (reads->lanes != 0 && reads->cta == cta && ((reads->entry ^ a->entry) & same) == 0) {
-            if (race_time(reads->entry) == race_time(a->entry) || (reads->lanes & ~a->party->lanes) == 0) {
-                reads->entry = a->entry;
-                reads->lanes |= a->party->lanes;
-                return;
-            }
-            reads->lanes &= ~a->party->lanes;
-        }
+        if (reads->lanes != 0 && same_reader(reads, now.cta, now.entry) && renew(reads, &now))
+            return;
         if (reads->lanes == 0 && to == NULL)
             to = reads;
     }
-    /* The first one stays; a strong write is worth more than others. */
-    if (to == NULL)
-        to = race_kind(cell->reads[0].entry) & RACE_WRITE ? &cell->reads[1]
-                                                          : &cell->reads[(a->kind & RACE_WRITE) ? 0 : 1];
-    *to = (global_reads){a->entry, a->party->lanes, cta};
+    if (to != NULL && cell->more == NULL)
+        *to = now;
+    else
+        keep_in_table(launch, &cell->more, &now);
 }
 
 static bool access_part(struct sim_race *race, global_page *page, access *a, uint64_t address, size_t size, found *f) {
@@ -306,7 +411,7 @@ static bool access_part(struct sim_race *race, global_page *page, access *a, uin
     for (size_t i = 0; i < size >> page->shift && ok; i++) {
         global_cell *cell = &page->cells[first + i];
         if (cell->write == 0 && cell->reads[0].entry == a->entry && cell->reads[0].cta == a->cta &&
-            cell->reads[1].lanes == 0 && (a->kind & (RACE_WRITE | RACE_CHECK)) == 0) {
+            cell->reads[1].lanes == 0 && cell->more == NULL && (a->kind & (RACE_WRITE | RACE_CHECK)) == 0) {
             cell->reads[0].lanes |= a->party->lanes; /* reads of a warp at the same time */
             continue;
         }
@@ -314,7 +419,7 @@ static bool access_part(struct sim_race *race, global_page *page, access *a, uin
         a->address = address + (i << page->shift);
         a->size = (size_t)1 << page->shift;
         if (ok && !(a->kind & RACE_CHECK))
-            keep(a, cell);
+            keep(race->launch, a, cell);
     }
     unlock_page(page);
     return ok;
@@ -332,9 +437,11 @@ static race_entry unfinished(const struct race_launch *earlier, uint64_t address
             const global_cell *cell = &page->cells[(at & ((UINT64_C(1) << RACE_PAGE_SHIFT) - 1)) >> page->shift];
             if (cell->write != 0)
                 return cell->write;
-            for (int i = 0; i < KEPT; i++) {
-                if (cell->reads[i].lanes != 0 && ((kind | race_kind(cell->reads[i].entry)) & RACE_WRITE))
-                    return cell->reads[i].entry;
+            const uint32_t readers = KEPT + (cell->more != NULL ? cell->more->capacity : 0);
+            for (uint32_t i = 0; i < readers; i++) {
+                const global_reads *reads = i < KEPT ? &cell->reads[i] : &cell->more->places[i - KEPT];
+                if (reads->lanes != 0 && ((kind | race_kind(reads->entry)) & RACE_WRITE))
+                    return reads->entry;
             }
         }
         at = stop;

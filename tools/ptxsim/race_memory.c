@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "async.h"
-#include "race_state.h"
+#include "race_claim.h"
 
 /* ---- Pages ---- */
 
@@ -104,22 +104,17 @@ static race_page *page_for(race_memory *memory, size_t offset, size_t size) {
 
 /* ---- Cells ---- */
 
-static inline bool knows(const race_party *party, uint32_t place, uint32_t time) {
-    return party->clock->time[place] >= time || place == party->place ||
-           (place == party->also && party->also_until >= time);
-}
-
 /* A lane of the reads that the party does not know; -1 if it knows all. */
 static int unknown_lane(const race_party *party, const race_reads *reads) {
     const uint32_t who = race_who(reads->entry), time = race_time(reads->entry);
     if (who >= RACE_UNIT_WHO) {
         const uint32_t place = party->warp->cta->race->threads + who - RACE_UNIT_WHO;
-        return knows(party, place, time) ? -1 : 0;
+        return race_knows(party, place, time) ? -1 : 0;
     }
     const uint32_t first = who * SIM_LANES;
     for (uint32_t rest = reads->lanes; rest != 0; rest &= rest - 1) {
         const int lane = __builtin_ctz(rest);
-        if (!knows(party, first + (uint32_t)lane, time))
+        if (!race_knows(party, first + (uint32_t)lane, time))
             return lane;
     }
     return -1;
@@ -140,14 +135,14 @@ static bool is_twin(const struct sim_race *race, const race_party *party, race_e
 static bool check(struct sim_race *race, const race_memory *memory, const race_party *party, const race_cell *cell,
                   unsigned kind, size_t offset, size_t size) {
     const race_entry write = cell->write;
-    if (write != 0 && !knows(party, race_who(write), race_time(write))) {
+    if (write != 0 && !race_knows(party, race_who(write), race_time(write))) {
         if (!is_twin(race, party, write, kind))
             return race_fault(party, memory->name, offset, size, kind, write, true, 0, race->cta->linear_id);
         race->twins = true;
     }
     for (const race_reads *reads = &cell->reads; reads->entry != 0; reads = &race->reads[reads->next]) {
         const int lane = conflict(kind, race_kind(reads->entry)) ? unknown_lane(party, reads) : -1;
-        if (lane >= 0)
+        if (lane >= 0 && !race_claim_excuses(race, party, memory, offset, kind, reads->entry))
             return race_fault(party, memory->name, offset, size, kind, reads->entry, false, lane, race->cta->linear_id);
         if (reads->next == 0)
             break;
@@ -156,8 +151,8 @@ static bool check(struct sim_race *race, const race_memory *memory, const race_p
 }
 
 /* Keeps a read or strong access: older ones of the same lanes and kind need not be kept, as who is ordered after the
- * new one is ordered after them. */
-static void keep_read(struct sim_race *race, race_cell *cell, const race_party *party, race_entry entry) {
+ * new one is ordered after them. Of reads with claims that the party knows, the new one keeps track. */
+static void keep_read(struct sim_race *race, race_cell *cell, const race_party *party, race_entry entry, bool claims) {
     const uint64_t same = UINT64_C(0xffff) << 16; /* who and kind */
     uint32_t at = 0;
     race_reads *reads = &cell->reads, *empty = NULL;
@@ -171,6 +166,9 @@ static void keep_read(struct sim_race *race, race_cell *cell, const race_party *
                 return;
             }
             reads->lanes &= ~party->lanes;
+        } else if (claims && unknown_lane(party, reads) < 0 && race_claim_follows(race, reads->entry)) {
+            reads->entry = entry;
+            return;
         }
         if (reads->next == 0)
             break;
@@ -218,7 +216,7 @@ static bool access_bytes(race_memory *memory, const race_party *party, size_t of
                 if (cell->reads.entry != 0 || cell->reads.next != 0)
                     release_reads(race, &cell->reads);
             } else {
-                keep_read(race, cell, party, entry);
+                keep_read(race, cell, party, entry, (kind & RACE_QUIET) != 0);
             }
         }
         offset += part;

@@ -102,7 +102,8 @@ struct sim_race {
     bool twins; /* lanes of one instruction write to the same bytes */
     /* Of each thread, made when the first fence is met. */
     struct race_pattern *patterns;
-    struct race_spot *spots; /* of shared memory, through which something was released */
+    struct race_spot *spots;    /* of shared memory, through which something was released */
+    struct race_claims *claims; /* race_claim.h; NULL: there have not been any */
     struct global_page *last_page;
     uint64_t last_key;
 };
@@ -117,6 +118,12 @@ typedef struct race_party {
     const ptx_instr *instr;
     int lane;
 } race_party;
+
+/* Whether the party knows what was done at a place up to a time. */
+static inline bool race_knows(const race_party *party, uint32_t place, uint32_t time) {
+    return party->clock->time[place] >= time || place == party->place ||
+           (place == party->also && party->also_until >= time);
+}
 
 race_clock *race_clock_new(struct sim_race *race, const race_clock *from);
 /* Adds what `from` knows to *to. */

@@ -6,6 +6,7 @@
  * starves another one of its warp. */
 #include "async.h"
 #include "engine.h"
+#include "race_claim.h"
 
 enum {
     TURN = 1024,       /* instructions of the first group before another one gets a turn */
@@ -110,6 +111,25 @@ static sim_result fault_undefined(sim_warp *warp, const sim_step *step, uint32_t
     return SIM_DONE;
 }
 
+bool sim_selects(sim_warp *warp, const ptx_instr *instr, int lane, int slot) {
+    const ptx_operand *predicate = &instr->operands[3];
+    const ptx_operand *taken = &instr->operands[sim_operand(warp, predicate, lane) & 1 ? 1 : 2];
+    return (taken->kind == PTX_OPERAND_REGISTER && taken->slot == slot) ||
+           (predicate->kind == PTX_OPERAND_REGISTER && predicate->slot == slot);
+}
+
+/* Lanes whose selected input is defined. */
+static uint32_t selected_defined(sim_warp *warp, const sim_step *step, const int *slots, uint32_t mask) {
+    uint32_t defined = mask;
+    for (int i = 0; i < step->num_reads; i++) {
+        for (uint32_t rest = defined & ~warp->schedule->written[slots[i]]; rest; rest &= rest - 1) {
+            if (sim_selects(warp, step->instr, lowest_lane(rest), slots[i]))
+                defined &= ~(UINT32_C(1) << lowest_lane(rest));
+        }
+    }
+    return defined;
+}
+
 /* Lanes of `mask` whose inputs are all defined go into *defined. */
 static sim_result check_registers(sim_warp *warp, const sim_step *step, uint32_t mask, uint32_t *defined) {
     const sim_schedule *s = warp->schedule;
@@ -133,6 +153,8 @@ static sim_result check_registers(sim_warp *warp, const sim_step *step, uint32_t
     if (step->flags & SIM_STEP_PROPAGATES) {
         if (step->flags & SIM_STEP_ANY_DEFINED)
             *defined = any & mask;
+        else if (step->flags & SIM_STEP_SELECTS)
+            *defined = selected_defined(warp, step, slots, mask);
         return SIM_DONE;
     }
     if (warp->cta->launch->allow_undefined) {
@@ -180,6 +202,8 @@ static sim_result gather_members(sim_warp *warp, const sim_step *step, uint32_t 
 }
 
 static sim_result execute(sim_warp *warp, const sim_step *step, uint32_t mask, uint32_t defined) {
+    if (warp->schedule->tagged != NULL && !race_claim_step(warp, step, mask))
+        return SIM_FAULT;
     mark_written(warp, step, mask, defined);
     return step->exec(warp, step->instr, mask);
 }
@@ -283,6 +307,8 @@ static sim_result run_step(sim_warp *warp, sim_slice *slice, bool *runs) {
         if (warp->register_pending[step->guard])
             return sim_fault(warp, step->instr, lowest_lane(s->group),
                              "the guard is a register that a wgmma or tcgen05.ld still owns");
+        if (s->tagged != NULL && !race_claim_use(warp, step->instr, step->guard, s->group))
+            return SIM_FAULT;
         pass &= guard_mask(warp, step);
         if (!pass) {
             s->group_pc++;

@@ -55,6 +55,8 @@ typedef struct tcgen05_product {
     tmem_pending base;
     tcgen05_kind kind;
     int m, n, k;
+    bool weights; /* .ws */
+    int parts;    /* that D's columns are in, one below the other: 2 with .ws and M = 64, 4 with M = 32, else 1 */
     mma_type a, b;
     tcgen05_accumulator d;
     bool negate_a, negate_b;
@@ -72,9 +74,18 @@ typedef struct tcgen05_product {
     bool a_undefined[TCGEN05_MAX_M], b_undefined[TCGEN05_MAX_N];
 } tcgen05_product;
 
-/* Lane of tensor memory that has row `m` of A and D. */
+/* Lane of tensor memory that has row `m` of A and D (its first part). */
 static inline uint32_t tcgen05_lane(const tcgen05_product *p, int m) {
-    return p->m == TMEM_LANES ? (uint32_t)m : (uint32_t)(m / 16 * 32 + m % 16) + p->lane_offset;
+    return p->m == TMEM_LANES || p->weights ? (uint32_t)m : (uint32_t)(m / 16 * 32 + m % 16) + p->lane_offset;
+}
+
+/* Where column n of D lies: in which column, and how many lanes below the first part (PTX ISA, "Data Path Layout
+ * Organization": layouts E and G; as TVM's tmem_datapath_layout says, too). */
+static inline uint32_t tcgen05_column(const tcgen05_product *p, int n) {
+    return p->d_column + (uint32_t)(n % (p->n / p->parts));
+}
+static inline uint32_t tcgen05_below(const tcgen05_product *p, int n) {
+    return (uint32_t)(n / (p->n / p->parts) * p->m * (p->parts > 1));
 }
 
 /* 16 elements of 4 or 6 bits, packed, become bytes: of 4 bits in the middle, as e2m1 has it there, of 6 bits below (PTX

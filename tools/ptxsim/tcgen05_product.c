@@ -83,7 +83,7 @@ static void sum_cut(const tcgen05_product *p, const tmem *t, const double *a, co
             double terms[TCGEN05_MAX_K + 1];
             for (int k = 0; k < p->k; k++)
                 terms[k] = a[k * p->m + m] * b[n * p->k + k];
-            terms[p->k] = accumulator(p, t->cells[p->d_column + (uint32_t)n][tcgen05_lane(p, m)]);
+            terms[p->k] = accumulator(p, t->cells[tcgen05_column(p, n)][tcgen05_lane(p, m) + tcgen05_below(p, n)]);
             out[n * p->m + m] = tensor_sum(terms, (size_t)p->k + 1, bits);
         }
     }
@@ -131,14 +131,14 @@ static void lanes_of_rows(const tcgen05_product *p, const bool *bad, uint32_t la
 
 static void add_column(const tcgen05_product *p, tmem *t, int n, const double *sums, const uint32_t *all,
                        const uint32_t *undefined) {
-    const uint32_t column = p->d_column + (uint32_t)n;
+    const uint32_t column = tcgen05_column(p, n), below = tcgen05_below(p, n);
     uint32_t kept[TMEM_LANES];
     memcpy(kept, t->cells[column], sizeof(kept));
     for (int m = 0; m < p->m; m += 16)
-        set_lanes(p, sums + m, &t->cells[column][tcgen05_lane(p, m)], 16);
-    for (int quarter = 0; quarter < TMEM_LANES / 32; quarter++) {
+        set_lanes(p, sums + m, &t->cells[column][tcgen05_lane(p, m) + below], 16);
+    for (int quarter = 0; quarter < TMEM_LANES / 32 - (int)below / 32; quarter++) {
         const uint32_t lanes = all[quarter] & ~p->disabled[quarter];
-        uint32_t *written = &t->written[column][quarter];
+        uint32_t *written = &t->written[column][quarter + (int)below / 32];
         const uint32_t defined = p->b_undefined[n] ? 0 : ~undefined[quarter] & (p->accumulate ? *written : UINT32_MAX);
         *written = (*written & ~lanes) | (defined & lanes);
         for (uint32_t rest = all[quarter] & p->disabled[quarter]; rest != 0; rest &= rest - 1) {

@@ -6,6 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "access.h"
+
 static uint32_t checksum_of(const tensor_map *map) {
     const uint8_t *bytes = (const uint8_t *)map;
     uint32_t hash = UINT32_C(2166136261);
@@ -23,6 +25,8 @@ static void normalise(tensor_map *map) {
     clean.element_bytes = map->element_bytes;
     clean.swizzle_bytes = map->swizzle_bytes;
     clean.fill_nan = map->fill_nan;
+    clean.kind = map->kind;
+    clean.edited = map->edited;
     clean.address = map->address;
     for (int i = 0; i < map->rank; i++) {
         clean.sizes[i] = map->sizes[i];
@@ -69,6 +73,78 @@ bool tensor_map_finish(tensor_map *map, char *error, size_t error_size) {
     return true;
 }
 
-bool tensor_map_valid(const tensor_map *map) {
+static bool is_whole(const tensor_map *map) {
     return map->magic == TENSOR_MAP_MAGIC && map->rank >= 1 && map->rank <= 5 && map->checksum == checksum_of(map);
+}
+
+bool tensor_map_valid(const tensor_map *map) {
+    char error[128];
+    tensor_map copy = *map;
+    return is_whole(map) && (!map->edited || tensor_map_finish(&copy, error, sizeof(error)));
+}
+
+/* ---- tensormap.replace ---- */
+
+/* Types by their numbers; those of 4 and 6 bits, and those that flush or round (0 bytes), are not modelled. */
+static bool set_type(tensor_map *map, uint64_t number) {
+    static const struct {
+        uint8_t bytes;
+        access_kind kind;
+    } types[] = {{1, ACCESS_UNSIGNED}, {2, ACCESS_UNSIGNED}, {4, ACCESS_UNSIGNED}, {4, ACCESS_SIGNED},
+                 {8, ACCESS_UNSIGNED}, {8, ACCESS_SIGNED},   {2, ACCESS_HALF},     {4, ACCESS_FLOAT},
+                 {0, ACCESS_FLOAT},    {8, ACCESS_FLOAT},    {2, ACCESS_BF16}};
+    if (number >= sizeof(types) / sizeof(*types) || types[number].bytes == 0)
+        return false;
+    map->element_bytes = types[number].bytes;
+    map->kind = (uint8_t)types[number].kind;
+    return true;
+}
+
+static bool set_field(tensor_map *map, tensor_map_field field, uint32_t index, uint64_t value) {
+    static const uint8_t swizzles[] = {0, 32, 64, 128};
+    switch (field) {
+    case TENSOR_MAP_ADDRESS:
+        map->address = value;
+        return true;
+    case TENSOR_MAP_RANK:
+        for (uint64_t d = map->rank; d <= value && value < 5; d++)
+            map->sizes[d] = map->boxes[d] = map->element_strides[d] = 1;
+        map->rank = (uint8_t)(value + 1);
+        return value < 5;
+    case TENSOR_MAP_BOX:
+        map->boxes[index] = (uint32_t)value;
+        return true;
+    case TENSOR_MAP_SIZE:
+        map->sizes[index] = (uint32_t)value;
+        return true;
+    case TENSOR_MAP_STRIDE:
+        if (index >= 4)
+            return false;
+        map->strides[index] = value;
+        return true;
+    case TENSOR_MAP_ELEMENT_STRIDE:
+        map->element_strides[index] = (uint32_t)value;
+        return true;
+    case TENSOR_MAP_TYPE:
+        return set_type(map, value);
+    case TENSOR_MAP_INTERLEAVE:
+        return value == 0;
+    case TENSOR_MAP_SWIZZLE:
+        if (value >= sizeof(swizzles))
+            return false;
+        map->swizzle_bytes = swizzles[value];
+        return true;
+    default:
+        map->fill_nan = (uint8_t)value;
+        return value <= 1;
+    }
+}
+
+bool tensor_map_replace(tensor_map *map, tensor_map_field field, uint32_t index, uint64_t value) {
+    if (!is_whole(map) || index >= map->rank || !set_field(map, field, index, value))
+        return false;
+    map->edited = 1;
+    normalise(map);
+    map->checksum = checksum_of(map);
+    return true;
 }

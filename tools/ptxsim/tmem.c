@@ -203,6 +203,13 @@ bool tmem_release(sim_warp *warp, const ptx_instr *instr, uint32_t address, uint
                   user->warp->index, user->instr->modifiers[0], user->instr->line);
         return false;
     }
+    const tmem_op *last = tmem_unobserved(t, found->first, found->columns);
+    if (last != NULL) {
+        sim_fault(warp, instr, -1,
+                  "releases columns without a wait for warp %d's tcgen05.%s of line %d, which uses them", last->warp,
+                  last->instr->modifiers[0], last->instr->line);
+        return false;
+    }
     memset(t->accesses[found->first], 0, (size_t)found->columns * sizeof(t->accesses[0]));
     memset(t->written[found->first], 0, (size_t)found->columns * sizeof(t->written[0]));
     memset(t->cells[found->first], 0xa5, (size_t)found->columns * sizeof(t->cells[0]));

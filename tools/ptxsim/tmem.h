@@ -18,7 +18,8 @@ enum {
     TMEM_SHARED_COLUMNS = 512,
     TMEM_UNIT = 32,  /* columns */
     TMEM_GROUPS = 8, /* of 16 lanes: what accesses are compared in */
-    TMEM_READERS = 4
+    TMEM_READERS = 4,
+    TMEM_CLUSTER_BARRIER = 16 /* beside the CTA's 16 */
 };
 
 /* ---- Operations ---- */
@@ -102,7 +103,7 @@ typedef struct tmem {
     bool relinquished;
     tmem_allocation neighbour; /* a CTA on the same multiprocessor, made up to try other addresses and waits */
     tmem_warp warps[SIM_MAX_WARPS];
-    tmem_clock named[16]; /* told to the CTA's barriers */
+    tmem_clock named[TMEM_CLUSTER_BARRIER + 1]; /* told to the CTA's barriers, and to the cluster's */
     tmem_mbarrier *mbarriers;
     size_t num_mbarriers, mbarrier_capacity;
 } tmem;
@@ -132,6 +133,8 @@ tmem_op tmem_issue(tmem *t, const sim_warp *warp, const ptx_instr *instr, tmem_o
 /* Whether the area is allocated, and everything before is ordered before the operation; notes the access. `what` for
  * messages: "the accumulator". false after sim_fault. */
 bool tmem_access(sim_warp *warp, int lane, const tmem_op *op, const tmem_area *area, bool write, const char *what);
+/* An operation on these columns whose end no warp has observed; NULL: none. */
+const tmem_op *tmem_unobserved(const tmem *t, int first, int columns);
 /* Whether two operations issued in this order execute in it, if their threads are ordered. */
 bool tmem_pipelined(const tmem_op *first, const tmem_op *second);
 

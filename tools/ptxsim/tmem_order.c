@@ -160,6 +160,29 @@ static bool has_completed(const tmem_clock *clock, const tmem_op *op) {
     return counts[op->warp] > op->number;
 }
 
+/* Copies and shifts need not be: the end of an mma that comes after them says as much. */
+static bool observed(const tmem *t, const tmem_op *op) {
+    bool seen = op->type != TMEM_MMA && op->type != TMEM_LD && op->type != TMEM_ST;
+    for (int w = 0; w < SIM_MAX_WARPS && !seen; w++)
+        seen = has_completed(&t->warps[w].known, op) || has_completed(&t->warps[w].heard, op);
+    return seen;
+}
+
+const tmem_op *tmem_unobserved(const tmem *t, int first, int columns) {
+    for (int c = first; c < first + columns; c++) {
+        for (int g = 0; g < TMEM_GROUPS; g++) {
+            const tmem_cells *cells = &t->accesses[c][g];
+            if (!observed(t, &cells->writer))
+                return &cells->writer;
+            for (int i = 0; i < TMEM_READERS; i++) {
+                if (!observed(t, &cells->readers[i]))
+                    return &cells->readers[i];
+            }
+        }
+    }
+    return NULL;
+}
+
 /* Whether `before` comes before an operation that `op->warp` issues now. */
 static bool ordered(const tmem *t, const tmem_op *before, const tmem_op *op) {
     const tmem_clock *known = &t->warps[op->warp].known;

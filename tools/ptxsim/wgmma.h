@@ -8,14 +8,15 @@
 
 enum { WGMMA_M = 64, WGMMA_MAX_N = 256, WGMMA_MAX_K = 32, WGMMA_WARPS = 4, WGMMA_A_REGISTERS = 4 };
 
-typedef enum wgmma_type { WGMMA_E4M3, WGMMA_E5M2, WGMMA_F16, WGMMA_BF16 } wgmma_type;
+typedef enum wgmma_type { WGMMA_E4M3, WGMMA_E5M2, WGMMA_F16, WGMMA_BF16, WGMMA_TF32, WGMMA_S8, WGMMA_U8 } wgmma_type;
 
 /* An mma_async as bound. */
 typedef struct wgmma_shape {
     int n, k;
     int element_bytes; /* of A and B */
     wgmma_type a, b;
-    bool half; /* accumulates in f16, else f32 */
+    bool half, whole; /* accumulates in f16, in s32, else in f32 */
+    bool saturates;   /* s32 */
     bool a_in_registers;
     bool negate_a, negate_b;
     bool transpose_a, transpose_b; /* M or N contiguous instead of K; 16-bit types */
@@ -30,6 +31,7 @@ typedef struct wgmma_product {
     wgmma_shape shape;
     uint64_t a, b; /* descriptors */
     bool accumulate;
+    bool chained;    /* onto accumulators that nobody has had since the product before wrote them */
     unsigned issued; /* bits of the warps */
     uint32_t a_registers[WGMMA_WARPS][WGMMA_A_REGISTERS][SIM_LANES];
     /* Lanes whose accumulators were undefined when the product was issued. */
@@ -43,8 +45,8 @@ static inline int wgmma_accumulators(const wgmma_shape *shape) {
 /* Checks the operands in shared memory: false after sim_fault. A must have been written; rows (columns, transposed) of
  * B need not: the results that depend on them are undefined. */
 bool wgmma_check_operands(const wgmma_product *product);
-/* Reads the operands and adds the product to the accumulators, in one rounding to their type per call: sums are those
- * of binary64. false after sim_fault. */
+/* Reads the operands and adds the product to the accumulators, in one rounding to their type per call (tensor_sum.h).
+ * false after sim_fault. */
 bool wgmma_compute(const wgmma_product *product);
 
 #endif

@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: MIT
  * The arithmetic of wgmma, and where its operands lie.
  *
- * Hardware's sums are believed to be cut below the largest product, which is not specified. Here each instruction adds
- * its K products exactly enough (binary64) and rounds once. */
+ * Each instruction adds its K products exactly enough (binary64) and rounds once, or as PTXSIM_TENSOR_BITS has it
+ * (tensor_sum.h). */
 #include <inttypes.h>
 #include <pthread.h>
 #include <string.h>
 
 #include "exec_formats.h"
+#include "race_claim.h"
+#include "tensor_sum.h"
 #include "wgmma.h"
 
 /* ---- Types ----------------------------------------------------------------------------------------------------- */
@@ -25,7 +27,15 @@ static void fill_tables(void) {
 
 static double element_value(wgmma_type type, const uint8_t *at) {
     uint16_t wide = 0;
+    uint32_t word = 0;
     switch (type) {
+    case WGMMA_S8:
+        return (int8_t)*at;
+    case WGMMA_U8:
+        return *at;
+    case WGMMA_TF32: /* the lower 13 bits are not used; a NaN stays one */
+        memcpy(&word, at, 4);
+        return (double)exec_float((word & 0x7fffffff) > 0x7f800000 ? EXEC_NAN_F32 : word & 0xffffe000);
     case WGMMA_E4M3:
     case WGMMA_E5M2:
         return fp8_values[type == WGMMA_E5M2][*at];
@@ -104,6 +114,7 @@ typedef struct operand {
     size_t pitch;
     double *out;
     bool *undefined;
+    uint32_t *claims; /* per row, if it is optional (race_claim.h); 0: its reads are not kept */
 } operand;
 
 static bool piece_ok(const wgmma_product *p, const operand *o, size_t offset, bool *defined) {
@@ -119,16 +130,40 @@ static bool piece_ok(const wgmma_product *p, const operand *o, size_t offset, bo
         shadow_note_undefined(warp, p->base.instr, offset, 16);
         return true;
     }
+    /* A store that nothing orders before the product has no fence either. */
+    if (o->optional && shadow_dirty(cta, offset, 16) != 0 &&
+        !race_unit_access(race_shared(cta), &p->base, offset, 16, RACE_READ | RACE_CHECK | RACE_QUIET)) {
+        shadow_note_race(warp, p->base.instr, offset);
+        *defined = false;
+        return true;
+    }
     return shadow_check_async_read(warp, p->base.instr, -1, offset, 16);
 }
 
-/* Columns of B that the kernel does not use may lie where something else happens: their reads are not kept, and if one
- * races with a write before it, the column is undefined. */
-static bool race_ok(const wgmma_product *p, const operand *o, size_t offset, bool *defined) {
+/* The claim for a row of B: that of the accumulators which its column goes to, if they have one, or a new one. */
+static uint32_t claim_for(const wgmma_product *p, size_t row) {
+    sim_cta *cta = p->base.warp->cta;
+    if (p->base.unit.clock == NULL)
+        return 0;
+    if (p->chained) {
+        const int lane = (int)(row % 8 / 2);
+        const size_t index = p->shape.half ? row / 8 * 2 : row / 8 * 4 + row % 2;
+        const uint32_t claim =
+            race_claim_of(&cta->warps[p->first_warp], p->base.instr->operands[0].elements[index].slot, lane);
+        if (claim != 0)
+            return race_claim_extend(cta, &p->base, claim) ? claim : 0;
+    }
+    return race_claim_new(cta, &p->base);
+}
+
+/* Columns of B that the kernel does not use may lie where something else happens: if the read of one races with a write
+ * before it, the column is undefined, and later writes conflict with the reads only if the column is used. */
+static bool race_ok(const wgmma_product *p, const operand *o, uint32_t claim, size_t offset, bool *defined) {
     race_memory *shared = race_shared(p->base.warp->cta);
     if (!o->optional)
         return race_unit_access(shared, &p->base, offset, 16, RACE_READ);
-    if (!race_unit_access(shared, &p->base, offset, 16, RACE_READ | RACE_CHECK | RACE_QUIET)) {
+    const unsigned kept = claim != 0 ? 0 : RACE_CHECK;
+    if (!race_unit_access(shared, &p->base, offset, 16, RACE_READ | RACE_QUIET | kept)) {
         shadow_note_race(p->base.warp, p->base.instr, offset);
         *defined = false;
     }
@@ -144,13 +179,18 @@ static bool read_operand(const wgmma_product *p, const operand *o) {
     const size_t outer = o->transposed ? (size_t)o->size / in_piece : (size_t)o->size;
     const size_t inner = o->transposed ? (size_t)p->shape.k : (size_t)p->shape.k / in_piece;
     const double sign = o->negate ? -1.0 : 1.0;
+    const bool claims = o->optional && o->out != NULL && race_claims_begin(p->base.warp->cta);
     for (size_t mn = 0; mn < outer; mn++) {
+        const size_t rows = o->transposed ? in_piece : 1;
+        const uint32_t claim = claims ? claim_for(p, mn * rows) : 0;
+        for (size_t i = 0; claims && i < rows; i++)
+            o->claims[mn * rows + i] = claim;
         for (size_t k = 0; k < inner; k++) {
             const size_t offset = piece_offset(&l, mn, k);
             bool defined = false;
             if (!piece_ok(p, o, offset, &defined))
                 return false;
-            if (o->out != NULL && !race_ok(p, o, offset, &defined))
+            if (o->out != NULL && !race_ok(p, o, claim, offset, &defined))
                 return false;
             for (size_t i = 0; i < in_piece; i++) {
                 const size_t row = o->transposed ? mn * in_piece + i : mn;
@@ -185,7 +225,8 @@ static void read_registers(const wgmma_product *p, const operand *o) {
     }
 }
 
-static bool read_both(const wgmma_product *p, double *a, double *b, bool *undefined_rows, bool *undefined) {
+static bool read_both(const wgmma_product *p, double *a, double *b, bool *undefined_rows, bool *undefined,
+                      uint32_t *claims) {
     const wgmma_shape *s = &p->shape;
     const operand left = {.name = "A",
                           .descriptor = p->a,
@@ -205,7 +246,8 @@ static bool read_both(const wgmma_product *p, double *a, double *b, bool *undefi
                            .size = s->n,
                            .pitch = WGMMA_MAX_N,
                            .out = b,
-                           .undefined = undefined};
+                           .undefined = undefined,
+                           .claims = claims};
     pthread_once(&tables_once, fill_tables);
     if (!s->a_in_registers) {
         if (!read_operand(p, &left))
@@ -218,7 +260,7 @@ static bool read_both(const wgmma_product *p, double *a, double *b, bool *undefi
 
 bool wgmma_check_operands(const wgmma_product *product) {
     bool undefined[WGMMA_MAX_N] = {false}, undefined_rows[WGMMA_M] = {false};
-    return read_both(product, NULL, NULL, undefined_rows, undefined);
+    return read_both(product, NULL, NULL, undefined_rows, undefined, NULL);
 }
 
 /* ---- Product --------------------------------------------------------------------------------------------------- */
@@ -237,35 +279,79 @@ static void multiply_row(const wgmma_shape *s, const double *a, const double *b,
     }
 }
 
-/* Adds a row's sums to the registers of the lanes that hold it: lane 4 (row % 8) + q of warp row / 16 has columns
- * 8 j + 2 q + {0, 1}; `high` rows (8 to 15 of the warp's 16) come after the others. */
-static void add_row(const wgmma_product *p, size_t row, const double *sums, const bool *undefined) {
-    const int w = (int)(row / 16);
-    sim_warp *warp = &p->base.warp->cta->warps[p->first_warp + w];
-    const ptx_operand *registers = p->base.instr->operands[0].elements;
-    const int high = row % 16 >= 8;
-    for (int n = 0; n < p->shape.n; n += 2) {
-        const int lane = (int)(row % 8) * 4 + n % 8 / 2;
-        if (p->shape.half) {
-            uint64_t *at = sim_register(warp, registers[n / 8 * 2 + high].slot) + lane;
-            const uint64_t old = p->accumulate ? *at : 0;
-            const uint64_t low_half = exec_f16_bits(sums[n] + exec_f16(old));
-            const uint64_t high_half = exec_f16_bits(sums[n + 1] + exec_f16(old >> 16));
-            *at = (undefined[n] ? EXEC_NAN_F16 : low_half) | (undefined[n + 1] ? (uint64_t)EXEC_NAN_F16 : high_half)
-                                                                 << 16;
-        } else {
-            for (int e = 0; e < 2; e++) {
-                uint64_t *at = sim_register(warp, registers[n / 8 * 4 + 2 * high + e].slot) + lane;
-                const double old = p->accumulate ? (double)exec_float(*at) : 0.0;
-                *at = undefined[n + e] ? EXEC_NAN_F32 : exec_float_bits((float)(sums[n + e] + old));
-            }
-        }
+/* The same with every term cut; `accumulators`: the row's, added with them. */
+static void multiply_row_cut(const wgmma_shape *s, const double *a, const double *b, size_t row, int bits,
+                             const double *accumulators, double *sums) {
+    double terms[WGMMA_MAX_K + 1];
+    for (size_t n = 0; n < (size_t)s->n; n++) {
+        for (size_t k = 0; k < (size_t)s->k; k++)
+            terms[k] = a[k * WGMMA_M + row] * b[k * WGMMA_MAX_N + n];
+        terms[s->k] = accumulators[n];
+        sums[n] = tensor_sum(terms, (size_t)s->k + 1, bits);
     }
 }
 
+/* Where accumulator n of a row lies: lane 4 (row % 8) + q of warp row / 16 has columns 8 j + 2 q + {0, 1}; `high` rows
+ * (8 to 15 of the warp's 16) come after the others. Halves: a pair in a register. */
+static uint64_t *accumulator_at(const wgmma_product *p, size_t row, int n) {
+    sim_warp *warp = &p->base.warp->cta->warps[p->first_warp + (int)(row / 16)];
+    const ptx_operand *registers = p->base.instr->operands[0].elements;
+    const int high = row % 16 >= 8, lane = (int)(row % 8) * 4 + n % 8 / 2;
+    const int index = p->shape.half ? n / 8 * 2 + high : n / 8 * 4 + 2 * high + n % 2;
+    return sim_register(warp, registers[index].slot) + lane;
+}
+
+static void read_row(const wgmma_product *p, size_t row, double *accumulators) {
+    for (int n = 0; n < p->shape.n; n++) {
+        const uint64_t bits = p->accumulate ? *accumulator_at(p, row, n) : 0;
+        accumulators[n] = p->shape.half    ? exec_f16(bits >> 16 * (n % 2) & 0xffff)
+                          : p->shape.whole ? (double)(int32_t)bits
+                                           : (double)exec_float(bits);
+    }
+}
+
+static uint64_t encode(const wgmma_shape *s, double value, bool cut) {
+    const bool half = s->half;
+    if (s->whole && s->saturates)
+        value = value > INT32_MAX ? INT32_MAX : value < INT32_MIN ? INT32_MIN : value;
+    if (s->whole)
+        return (uint32_t)(int64_t)value;
+    if (cut)
+        return exec_encode_double(half ? &exec_format_f16 : &exec_format_f32, value, EXEC_RZ, false);
+    return half ? exec_f16_bits(value) : exec_float_bits((float)value);
+}
+
+static void write_row(const wgmma_product *p, size_t row, const double *sums, const bool *undefined, bool cut) {
+    for (int n = 0; n < p->shape.n; n++) {
+        const uint64_t nan = p->shape.half ? EXEC_NAN_F16 : EXEC_NAN_F32;
+        const uint64_t bits = undefined[n] ? nan : encode(&p->shape, sums[n], cut);
+        uint64_t *at = accumulator_at(p, row, n);
+        *at = p->shape.half && n % 2 ? (*at & 0xffff) | bits << 16 : bits;
+    }
+}
+
+/* The claims of accumulator i of a warp; of a pair of halves both. */
+static void note_claims(const wgmma_product *p, sim_warp *warp, int i, uint32_t lanes, const uint32_t *claims) {
+    const int slot = p->base.instr->operands[0].elements[i].slot;
+    uint32_t of_places[4], of_lanes[SIM_LANES];
+    for (int place = 0; place < 4; place++) {
+        const int n = (p->shape.half ? i / 2 : i / 4) * 8 + 2 * place;
+        of_places[place] = claims[p->shape.half ? n : n + i % 2];
+        if (p->shape.half)
+            of_places[place] = race_claim_join(warp->cta, of_places[place], claims[n + 1]);
+    }
+    for (int lane = 0; lane < SIM_LANES; lane++) {
+        const uint32_t claim = of_places[lane % 4], old = p->accumulate ? race_claim_of(warp, slot, lane) : 0;
+        const uint32_t both = old == 0 || old == claim ? claim : race_claim_join(warp->cta, old, claim);
+        of_lanes[lane] = lanes >> lane & 1 ? both : 0;
+    }
+    race_claim_set(warp, slot, UINT32_MAX, of_lanes);
+}
+
 /* Tells the engine which accumulators are undefined: those that were, those of rows that A and of columns that B
- * does not define. */
-static void note_results(const wgmma_product *p, const bool *undefined_rows, const bool *undefined) {
+ * does not define; and the claims of the others. */
+static void note_results(const wgmma_product *p, const bool *undefined_rows, const bool *undefined,
+                         const uint32_t *claims) {
     const int count = wgmma_accumulators(&p->shape);
     const ptx_operand *registers = p->base.instr->operands[0].elements;
     for (int i = 0; i < count; i++) {
@@ -285,20 +371,31 @@ static void note_results(const wgmma_product *p, const bool *undefined_rows, con
             const uint32_t before = p->accumulate ? p->undefined[w][i] | ~sim_defined_lanes(warp, slot) : 0;
             sim_note_defined(warp, slot, ~(lanes | before), true);
             sim_note_defined(warp, slot, lanes | before, false);
+            if (warp->schedule->tagged != NULL)
+                note_claims(p, warp, i, ~(lanes | before), claims);
         }
     }
 }
 
 bool wgmma_compute(const wgmma_product *product) {
     static _Thread_local double a[WGMMA_MAX_K * WGMMA_M], b[WGMMA_MAX_K * WGMMA_MAX_N];
-    double sums[WGMMA_MAX_N];
+    double sums[WGMMA_MAX_N], accumulators[WGMMA_MAX_N];
     bool undefined[WGMMA_MAX_N] = {false}, undefined_rows[WGMMA_M] = {false};
-    if (!read_both(product, a, b, undefined_rows, undefined))
+    const int bits = product->shape.whole ? 0 : product->base.warp->cta->launch->tensor_bits;
+    uint32_t claims[WGMMA_MAX_N] = {0};
+    if (!read_both(product, a, b, undefined_rows, undefined, claims))
         return false;
     for (size_t row = 0; row < WGMMA_M; row++) {
-        multiply_row(&product->shape, a, b, row, sums);
-        add_row(product, row, sums, undefined);
+        read_row(product, row, accumulators);
+        if (bits != 0) {
+            multiply_row_cut(&product->shape, a, b, row, bits, accumulators, sums);
+        } else {
+            multiply_row(&product->shape, a, b, row, sums);
+            for (int n = 0; n < product->shape.n; n++)
+                sums[n] += accumulators[n];
+        }
+        write_row(product, row, sums, undefined, bits != 0);
     }
-    note_results(product, undefined_rows, undefined);
+    note_results(product, undefined_rows, undefined, claims);
     return true;
 }

@@ -8,9 +8,11 @@ Host time is wall time of warm calls that are not waited for, in batches that th
 that of a replayed CUDA graph of 20 calls, which walk through copies of the KV pool, by events; the C library's own
 figure for the shape is that of `attn-scores bench`.
 """
+import os
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 
 import torch
@@ -38,33 +40,39 @@ def line(title, times):
 
 
 def import_time():
-    program = "import time; t = time.perf_counter(); import attn_scores; print(time.perf_counter() - t)"
-    times = [float(subprocess.run([sys.executable, "-c", program], capture_output=True, check=True).stdout) * 1e6
-             for _ in range(11)]
-    line("import attn_scores, without torch", (statistics.median(times), min(times)))
+    program = ("import time; start = time.perf_counter(); import attn_scores; there = time.perf_counter()\n"
+               "attn_scores.fp8_paged_mqa_logits; print(there - start, time.perf_counter() - there)")
+    times = []
+    with tempfile.TemporaryDirectory() as folder:
+        # Bytecode as pip leaves it, wherever the package is.
+        env = {**os.environ, "PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": folder}
+        for _ in range(12):
+            run = subprocess.run([sys.executable, "-c", program], env=env, capture_output=True, check=True)
+            times.append([float(seconds) * 1e6 for seconds in run.stdout.split()])
+    for title, values in zip(("import attn_scores", "  its first operation looked up"), zip(*times[1:])):
+        line(f"{title}, without torch", (statistics.median(values), min(values)))
 
 
 def measure_host():
     case = Case("fp8", batch=4, max_seq_len=512, block_size=64)
-    q, kv, weights, tables, lens = case.tensors
+    q, kv, weights, tables, lens = tensors = case.tensors
     out = case.new_out(columns=512)
     large = case.new_out(rows=64, columns=4096)
     meta = attn_scores.compute_paged_mqa_logits_schedule(lens)
     fp8 = attn_scores.fp8_paged_mqa_logits
-    line("fp8_paged_mqa_logits, out= of its shape", host_time(lambda: fp8(*case.tensors, 512, out=out)))
-    line("  with schedule_meta", host_time(lambda: fp8(*case.tensors, 512, out=out, schedule_meta=meta)))
-    line("  out= larger: a view is returned", host_time(lambda: fp8(*case.tensors, 512, out=large)))
-    line("  without out", host_time(lambda: fp8(*case.tensors, 512)))
-    frame = ops._fp8_calls[False].idle[0]
-    fp8(*case.tensors, 512, out=out)
-    handle, stream = attn_scores.default_context().handle, torch.cuda.current_stream().cuda_stream
-    function = ops._fp8_calls[False].function
-    line("  of it: the C call alone, through ctypes", host_time(lambda: function(handle, frame.reference, stream)))
-    given = (*case.tensors, out)
-    line("  of it: six tensors described", host_time(lambda: any(map(_torch.fill, given, frame.targets))))
-    ops._fp8_calls[False].function = lambda *_: 0
-    line("  of it: all but the C call", host_time(lambda: fp8(*case.tensors, 512, out=out)))
-    ops._fp8_calls[False].function = function
+    line("fp8_paged_mqa_logits, out= of its shape",
+         host_time(lambda: fp8(q, kv, weights, tables, lens, 512, out=out)))
+    line("  with schedule_meta",
+         host_time(lambda: fp8(q, kv, weights, tables, lens, 512, out=out, schedule_meta=meta)))
+    line("  out= larger: a view is returned", host_time(lambda: fp8(q, kv, weights, tables, lens, 512, out=large)))
+    line("  without out", host_time(lambda: fp8(q, kv, weights, tables, lens, 512)))
+    line("  without out, with padding", host_time(lambda: fp8(q, kv, weights, tables, lens, 500)))
+    fp8(*tensors, 512, out=out)
+    frame, given = ops.fp8_call.idle[-1], (*tensors, out)
+    line("  of it: the call into C", host_time(lambda: frame.invoke(*given)))
+    none = [tensor[:0] for tensor in (q, weights, tables, lens, out)]
+    line("  with B == 0, which launches nothing",
+         host_time(lambda: fp8(none[0], kv, none[1], none[2], none[3], 512, out=none[4])))
     line("compute_paged_mqa_logits_schedule, out=",
          host_time(lambda: attn_scores.compute_paged_mqa_logits_schedule(lens, out=meta)))
     line("deep_gemm.fp8_paged_mqa_logits",
@@ -74,7 +82,7 @@ def measure_host():
     except (ImportError, AttributeError):
         return
     line("torch_ops.fp8_paged_mqa_logits_out",
-         host_time(lambda: torch_ops.fp8_paged_mqa_logits_out(*case.tensors, 512, out)))
+         host_time(lambda: torch_ops.fp8_paged_mqa_logits_out(q, kv, weights, tables, lens, 512, out)))
     a = torch.zeros(16, device="cuda")
     line("for comparison: torch.add of 16 numbers, out=", host_time(lambda: torch.add(a, a, out=a)))
 

@@ -12,11 +12,11 @@ import unittest
 
 from attn_scores import _abi, errors
 
-HEADER = "attn_scores/attn_scores.h"
+HEADERS = ("attn_scores/attn_scores.h", "attn_scores/python.h")
 
 
 def structs():
-    """Those of the two headers; dlpack.h may be too old for the versioned ones."""
+    """Those of the headers; dlpack.h may be too old for the versioned ones."""
     found = [value for name, value in vars(_abi).items()
              if isinstance(value, type) and issubclass(value, ctypes.Structure) and name.startswith("attns_")]
     return [*found, _abi.DLTensor, _abi.DLManagedTensor]
@@ -29,7 +29,7 @@ class AbiTest(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             source, program = f"{folder}/abi.c", f"{folder}/abi"
             with open(source, "w", encoding="utf-8") as stream:
-                stream.write(f"#include <{HEADER}>\n#include <stdio.h>\nint main(void) {{\n{body}\nreturn 0;\n}}\n")
+                stream.write(f"#include <{HEADERS[-1]}>\n#include <stdio.h>\nint main(void) {{\n{body}\nreturn 0;\n}}\n")
             flags = [f"-I{path}" for path in self.folders]
             subprocess.run(["cc", "-std=c11", *flags, source, "-o", program], check=True)
             return subprocess.run([program], check=True, capture_output=True, text=True).stdout.splitlines()
@@ -54,20 +54,26 @@ class AbiTest(unittest.TestCase):
             "ATTNS_ERROR_INTERNAL": max(errors.BY_STATUS), "kDLCPU": _abi.DL_CPU, "kDLCUDA": _abi.DL_CUDA,
             "kDLCUDAHost": _abi.DL_CUDA_HOST, "kDLCUDAManaged": _abi.DL_CUDA_MANAGED, "kDLInt": _abi.DL_INT,
             "kDLUInt": _abi.DL_UINT, "kDLFloat": _abi.DL_FLOAT, "kDLBfloat": _abi.DL_BFLOAT,
+            "ATTNS_PYTHON_OUT_IN_PART": _abi.OUT_IN_PART, "ATTNS_PYTHON_OUT_DTYPE": _abi.OUT_DTYPE,
+            **{f"ATTNS_OPERATION_{name[len('attns_'):].upper()}": value for name, value in _abi.OPERATIONS.items()},
             **{f"ATTNS_VARIANT_{name.upper()}": value for name, value in _abi.VARIANTS.items()},
         }
         lines = [f'printf("{name} %d\\n", (int){name});' for name in constants]
         self.assertEqual(self.run_c("\n".join(lines)), [f"{name} {value}" for name, value in constants.items()])
 
     def test_every_struct_field_is_declared(self):
-        """No field of the header is missing at the end of a struct, where offsets would not show it; and structs have
+        """No field of a header is missing at the end of a struct, where offsets would not show it; and structs have
         all fields in the header's order."""
-        (path,) = [os.path.join(folder, HEADER) for folder in self.folders
-                   if os.path.exists(os.path.join(folder, HEADER))]
-        with open(path, encoding="utf-8") as stream:
-            text = re.sub(r"/\*.*?\*/", "", stream.read(), flags=re.S)
+        text = ""
+        for header in HEADERS:
+            (path,) = [os.path.join(folder, header) for folder in self.folders
+                       if os.path.exists(os.path.join(folder, header))]
+            with open(path, encoding="utf-8") as stream:
+                text += re.sub(r"/\*.*?\*/", "", stream.read(), flags=re.S)
         bodies = dict(re.findall(r"typedef struct (attns_\w+) \{(.*?)\} \1;", text, flags=re.S))
         declared = {s.__name__: [name for name, _ in s._fields_] for s in structs() if s.__name__.startswith("attns_")}
+        # Function pointers are int (*name)(arguments).
+        bodies = {name: re.sub(r"\(\*(\w+)\)\([^;]*\);", r"\1;", body) for name, body in bodies.items()}
         fields = {name: re.findall(r"(\w+)(?:\[\d+\])?(?=[;,])", body) for name, body in bodies.items()}
         self.assertEqual(declared, fields)
 

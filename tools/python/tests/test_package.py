@@ -63,11 +63,25 @@ class PackageTest(unittest.TestCase):
 
     def test_import_is_light(self):
         printed = self.installed(
-            "import sys; import attn_scores, attn_scores.deep_gemm\n"
+            "import sys; before = set(sys.modules); import attn_scores\n"
+            "print(sorted(set(sys.modules) - before - {'__future__'}))\n"
+            "import attn_scores.deep_gemm\n"
             "print(sorted({'torch', 'numpy', 'subprocess'} & set(sys.modules)))\n"
             "print('libattn' in open('/proc/self/maps').read())"
         ).stdout
-        self.assertEqual(printed.split(), ["[]", "False"])
+        self.assertEqual(printed.splitlines(), ["['attn_scores']", "[]", "False"])
+
+    def test_names_are_found_when_asked_for(self):
+        for name in ("fp8_paged_mqa_logits", "Counters", "Context", "precompile_paged_mqa_logits", "CudaError"):
+            printed = self.installed(
+                f"import attn_scores; before = dir(attn_scores); found = attn_scores.{name}\n"
+                f"from attn_scores import {name}\n"
+                f"print(found is {name}, found.__name__, '{name}' in before)\n"
+                "print(attn_scores.ops.__name__, attn_scores.errors.__name__, hasattr(attn_scores, 'nothing'))").stdout
+            self.assertEqual(printed.splitlines(), [f"True {name} True", "attn_scores.ops attn_scores.errors False"])
+        printed = self.installed("import attn_scores; from attn_scores import *\n"
+                                 "print(set(attn_scores.__all__) - set(globals()))").stdout
+        self.assertEqual(printed.strip(), "set()")
 
     def test_call_on_software_gpu(self):
         """All the way, with nothing but the standard library."""

@@ -19,7 +19,7 @@ except BaseException as error:
     sys.exit(77)
 
 import attn_scores  # noqa: E402
-from attn_scores import _abi, _call, _torch, deep_gemm  # noqa: E402
+from attn_scores import _abi, _torch, deep_gemm  # noqa: E402
 from torch_reference import Case, decode_fp4  # noqa: E402
 
 needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device")
@@ -68,6 +68,21 @@ def test_fp4_values(options):
     out = case.new_out()
     case.call(out=out)
     case.check(out)
+
+
+@needs_gpu
+def test_fp4_other_inputs():
+    """Interleaved scales, and torch's dtype for two values in a byte, give the same bits."""
+    case = supported(Case("fp4", block_size=128))
+    expected = case.call(clean_logits=True)
+    if hasattr(torch, "float4_e2m1fn_x2"):
+        case.q = case.q.view(torch.float4_e2m1fn_x2)
+        assert torch.equal(case.call(clean_logits=True), expected)
+    slots = torch.arange(128, device="cuda")
+    blocks = case.kv.flatten(1)
+    scales = blocks[:, 128 * 64:].view(-1, 128, 4)[:, slots % 4 * 32 + slots // 4]
+    case.kv = torch.cat([blocks[:, :128 * 64], scales.flatten(1)], 1).view(case.kv.shape)
+    assert torch.equal(case.call(clean_logits=True, is_kv_sf_interleaved=True), expected)
 
 
 @needs_gpu
@@ -272,6 +287,38 @@ def test_wrong_arguments_on_the_device():
 
 
 @needs_gpu
+def test_what_was_remembered_of_the_call_before():
+    """An out of the same shape that fitted then and does not now, options that are equal and not the same."""
+    case, small = Case("fp8", batch=4), Case("fp8", batch=2)
+    out = case.new_out(columns=500)
+    assert case.call(out=out) is out
+    out.fill_(float("nan"))
+    view = small.call(out=out)
+    assert view.shape == (2, 500) and view.data_ptr() == out.data_ptr()
+    small.check(out)
+    with pytest.raises(ValueError, match=r"^out: shape\[0\] is 2, accepted: 4"):
+        case.call(out=out[:2])
+    wide = case.new_out(rows=2, columns=700)
+    with pytest.raises(ValueError, match=r"^out: shape\[0\] is 2, accepted: 4"):
+        case.call(out=wide)
+    assert small.call(out=wide).shape == (2, 500)
+    small.check(wide)
+    for wrong in (500.0, "500", None):
+        case.max_seq_len = wrong
+        with pytest.raises(TypeError, match="^max_seq_len: is"):
+            case.call(out=out)
+    case.max_seq_len = 500
+    with pytest.raises(ValueError, match="^out: dtype is torch.float16, accepted: torch.float32"):
+        case.call(out=out.half())
+    for dtype in (torch.float32, "float32", torch.float16, "float16", torch.float32):
+        got = case.call(out=None, output_dtype=dtype)
+        assert str(got.dtype).endswith(str(dtype).rpartition(".")[2])
+    out.fill_(float("nan"))
+    case.call(out=out)
+    case.check(out)
+
+
+@needs_gpu
 def test_no_gradient_graph_and_subclasses():
     case = Case("fp8")
     expected = case.call(clean_logits=True)
@@ -292,11 +339,11 @@ def test_slots_agree():
     tensors = [base, base[1:, ::2], base[0, 0, 0], base[:0], *(base.to(dtype) for dtype in dtypes)]
     slot = _torch.Slot()
     for tensor in tensors:
-        (exchanged,), (target,) = _torch.new_slots(1)
-        _torch.fill(tensor, target)
+        exchanged = _abi.DLTensor()
+        _torch.describe(tensor, exchanged)
         _torch.fill_slot(tensor, slot)
         described = []
-        for each in (exchanged.tensor, slot.tensor):
+        for each in (exchanged, slot.tensor):
             shape, strides = each.shape[:each.ndim], each.strides[:each.ndim]
             described.append(((each.data or 0) + each.byte_offset, each.ndim, shape,
                               [s for n, s in zip(shape, strides) if n > 1],
@@ -311,8 +358,7 @@ def test_older_torch(monkeypatch):
     case = Case("fp8", next_n=2)
     expected = case.call(clean_logits=True)
     monkeypatch.setattr(_torch, "exchange", None)
-    monkeypatch.setattr(_torch, "fill", _torch.fill_slot)
-    monkeypatch.setattr(attn_scores.ops._fp8_calls[False], "idle", [])
+    monkeypatch.setattr(attn_scores.ops.fp8_call, "idle", [])
     for _ in range(3):
         assert torch.equal(case.call(clean_logits=True), expected)
     case.q, case.weights = case.q[:1], case.weights[:2]
@@ -416,7 +462,7 @@ def test_threads_and_contexts():
     for thread in threads:
         thread.join()
     assert failures == []
-    assert len(attn_scores.ops._fp8_calls[False].idle) <= 2 * len(cases)
+    assert len(attn_scores.ops.fp8_call.idle) <= 2 * len(cases)
 
 
 @pytest.mark.skipif(torch.cuda.device_count() < 2, reason="there are no two CUDA devices")
@@ -467,21 +513,22 @@ def test_fake_operators():
 
 @needs_gpu
 def test_operators_pass_torchs_checks():
-    ops = operators()
+    operators()
+    opcheck, registered = torch.library.opcheck, torch.ops.attn_scores
     case = Case("fp8", next_n=2)
     case.q = case.q.view(torch.uint8)  # opcheck compares arguments, which float8 tensors do not do
     out = case.new_out(columns=500)
     # Without clean_logits two calls differ in what they do not write.
-    torch.library.opcheck(ops.fp8_paged_mqa_logits, (*case.tensors, 500), {"clean_logits": True})
-    torch.library.opcheck(ops.fp8_paged_mqa_logits_out, (*case.tensors, 500, out), {"clean_logits": True})
-    torch.library.opcheck(ops.compute_paged_mqa_logits_schedule, (case.lens, 132))
+    opcheck(registered.fp8_paged_mqa_logits.default, (*case.tensors, 500), {"clean_logits": True})
+    opcheck(registered.fp8_paged_mqa_logits_out.default, (*case.tensors, 500, out), {"clean_logits": True})
+    opcheck(registered.compute_paged_mqa_logits_schedule.default, (case.lens, 132))
     arguments, _, _ = indexer_inputs(False)
     arguments["scores"].zero_()
-    torch.library.opcheck(ops.indexer_scores, tuple(arguments.values()))
+    opcheck(registered.indexer_scores.default, tuple(arguments.values()))
     fp4 = supported(Case("fp4"))
-    torch.library.opcheck(ops.fp4_paged_mqa_logits, (*fp4.tensors, 500), {"clean_logits": True})
+    opcheck(registered.fp4_paged_mqa_logits.default, (*fp4.tensors, 500), {"clean_logits": True})
     out = fp4.new_out(columns=500)
-    torch.library.opcheck(ops.fp4_paged_mqa_logits_out, (*fp4.tensors, 500, out), {"clean_logits": True})
+    opcheck(registered.fp4_paged_mqa_logits_out.default, (*fp4.tensors, 500, out), {"clean_logits": True})
 
 
 def step(q, kv, weights, tables, lens, max_seq_len, ops):
@@ -524,12 +571,7 @@ def test_compile_out_and_dynamic_shapes():
         assert torch.equal(doubled, out * 2)
 
 
-def test_paths_are_told_apart():
-    tensor = torch.zeros(1)
-    assert _call.torch_path((tensor, None)) is _torch
-    assert _call.torch_path((tensor, torch.nn.Parameter(tensor))) is None
-    assert _call.torch_path((None, None)) is None
-    assert _call.torch_path((tensor, 3)) is None
+def test_struct_size():
     assert ctypes.sizeof(_abi.DLTensor) == 48
 
 

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: MIT
-"""include/attn_scores/attn_scores.h as ctypes declarations, and DLPack's structs.
+"""include/attn_scores/attn_scores.h and python.h as ctypes declarations, and DLPack's structs.
 
 Pointers to tensors are plain addresses (c_void_p), so that setting one makes no Python object. tests/test_abi.py
-compares every offset with what a C compiler makes of the header.
+compares every offset with what a C compiler makes of the headers.
 """
 from ctypes import (
     CFUNCTYPE, POINTER, Structure, c_bool, c_char, c_char_p, c_double, c_int, c_int32, c_int64, c_size_t, c_uint8,
-    c_uint16, c_uint32, c_uint64, c_void_p,
+    c_uint16, c_uint32, c_uint64, c_void_p, py_object,
 )
 
 VERSION = (0, 1)  # ATTNS_VERSION_MAJOR and _MINOR that the structs below are of
@@ -156,6 +156,30 @@ class attns_device_info(Structure):
     ]
 
 
+# ---- python.h --------------------------------------------------------------------------------------------------------
+
+OPERATIONS = {  # attns_operation
+    "attns_fp8_paged_mqa_logits": 1, "attns_fp4_paged_mqa_logits": 2, "attns_compute_paged_mqa_logits_schedule": 3,
+    "attns_indexer_scores": 4,
+}
+OUT_IN_PART, OUT_DTYPE = -1, -2  # ATTNS_PYTHON_*
+
+
+class attns_python_api(Structure):
+    _fields_ = [(name, c_void_p) for name in (
+        "capsule_new", "capsule_get_pointer", "cfunction_new", "long_from_long", "dec_ref", "eval_save_thread",
+        "eval_restore_thread")]
+
+
+class attns_python_call(Structure):
+    _fields_ = [
+        ("operation", c_int), ("params", c_void_p), ("ctx", c_void_p), ("stream", c_void_p), ("describe", c_void_p),
+        ("current_stream", c_void_p), ("tensors", c_void_p), ("count", c_size_t), ("out_dtype", DLDataType),
+    ]
+
+
+# ---- Functions -------------------------------------------------------------------------------------------------------
+
 # name: (result, arguments)
 FUNCTIONS = {
     "attns_status_string": (c_char_p, [c_int]),
@@ -171,6 +195,8 @@ FUNCTIONS = {
     "attns_compute_paged_mqa_logits_schedule": (c_int, [c_void_p, c_void_p, c_void_p]),
     "attns_indexer_scores": (c_int, [c_void_p, c_void_p, c_void_p]),
     "attns_precompile_paged_mqa_logits": (c_int, [c_void_p, POINTER(attns_precompile_params)]),
+    "attns_python_bind": (None, [POINTER(attns_python_api)]),
+    "attns_python_function": (py_object, [c_void_p]),
     "attns_get_info": (c_int, [c_void_p, POINTER(attns_info)]),
     "attns_get_device_info": (c_int, [c_void_p, c_int, POINTER(attns_device_info)]),
 }

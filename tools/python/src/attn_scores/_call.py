@@ -1,62 +1,49 @@
 # SPDX-License-Identifier: MIT
 """One call of the C library: tensors and options into a params struct, the status out as an exception.
 
-torch tensors take a path that makes as few Python objects as it can: params structs with their DLTensors are kept and
-reused, the addresses in them are overwritten for each call. Everything else goes through __dlpack__.
+Calls whose tensors are all torch.Tensors take a path that does as little in Python as it can: params structs with
+their DLTensors are kept and reused, one call into C does the rest, and options are looked at only where they differ from
+those of the call before. Everything else goes through __dlpack__, or a tensor subclass's own methods.
 """
+from __future__ import annotations
+
 import ctypes
 import sys
-from typing import Any, Callable, Dict, Optional, Tuple
 
-from . import _abi, _library
-from ._context import Context, default_context
+from . import _abi, _context, _library
 from ._dlpack import borrow, not_a_tensor
 from .errors import InvalidArgumentError
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Callable, Dict, Optional, Tuple
 
-class _Frame:
-    """A params struct that belongs to one call at a time, wired to its DLTensors."""
-
-    __slots__ = ("params", "reference", "slots", "targets", "options")
-
-    def __init__(self, struct: Any, fields: Tuple[str, ...], torch_path: Any) -> None:
-        self.params = struct()
-        self.reference = ctypes.c_void_p(ctypes.addressof(self.params))  # quicker to pass than byref
-        self.slots, self.targets = torch_path.new_slots(len(fields))
-        for field, slot in zip(fields, self.slots):
-            setattr(self.params, field, slot.address)
-        self.options: Optional[tuple] = None
-
-
-_paths: Dict[tuple, Any] = {}  # types of a call's tensors: the module _torch, or None
-
-
-def torch_path(values: tuple) -> Any:
-    """The module _torch if every one of `values` is a torch.Tensor, no subclass, or None; else None."""
-    types = tuple(map(type, values))
-    try:
-        return _paths[types]
-    except KeyError:
-        return _classify(types)
-
-
-def _classify(types: tuple) -> Any:
-    torch = sys.modules.get("torch")
-    tensor = getattr(torch, "Tensor", None)
-    path: Any = None
-    if tensor in types and all(kind is tensor or kind is type(None) for kind in types):
-        from . import _torch
-
-        path = _torch
-    if len(_paths) < 1000:
-        _paths[types] = path
-    return path
+Tensor: Any = None  # torch.Tensor, once a call has been given one
+torch_side: Any = None  # the module _torch, likewise
 
 
 def is_torch(value: Any) -> bool:
     """Whether `value` is a torch tensor, subclasses included. Does not import torch."""
     torch = sys.modules.get("torch")
     return torch is not None and isinstance(value, getattr(torch, "Tensor", ()))
+
+
+def load_torch() -> Any:
+    """The module _torch."""
+    global Tensor, torch_side
+    if torch_side is None:
+        from . import _torch
+
+        torch_side, Tensor = _torch, _torch.torch.Tensor
+    return torch_side
+
+
+def is_first_torch(values: tuple) -> bool:
+    """Whether one of `values` is the first torch tensor ever. Then `Tensor` and `torch_side` are set."""
+    if Tensor is not None or not any(map(is_torch, values)):
+        return False
+    load_torch()
+    return True
 
 
 class Call:
@@ -69,95 +56,99 @@ class Call:
         options: the other fields, likewise.
         outputs: those of `tensors` that are written.
         names: what Python calls the tensors, where that differs.
+        convert: makes the values of `options` out of the options that the caller gives; raises what is wrong with them.
     """
 
     def __init__(self, name: str, struct: Any, tensors: Tuple[str, ...], options: Tuple[str, ...],
-                 outputs: Tuple[str, ...], names: Optional[Dict[str, str]] = None) -> None:
+                 outputs: Tuple[str, ...], names: Optional[Dict[str, str]] = None,
+                 convert: Callable[[tuple], tuple] = tuple) -> None:
         self.name, self.struct = name, struct
         self.tensors, self.options, self.outputs = tensors, options, outputs
         self.names = names or {}
-        self.function: Any = None
-        self.idle: list = []  # frames; pop and append are atomic
+        self.convert = convert
+        self.function: Any = None  # of the library, once run_any needs it
+        self.idle: list = []  # frames of the module _torch; pop and append are atomic
 
-    def __call__(self, context: Optional[Context], tensors: tuple, options: tuple,
-                 stream: Optional[int] = None) -> None:
+    def run(self, context: Optional[_context.Context], tensors: tuple, options: tuple, stream: Optional[int]) -> Any:
         """Raises what the library has against the arguments, or what went wrong. `stream` is a CUstream handle; None:
-        torch's current one for torch tensors, else the legacy default stream."""
-        path = torch_path(tensors)
-        if path is None:
-            self.run_any(context, tensors, options, stream)
-        else:
-            self.run_torch(path, context, tensors, options, stream)
-
-    def run_torch(self, path: Any, context: Optional[Context], tensors: tuple, options: tuple,
-                  stream: Optional[int]) -> None:
-        """The call with torch tensors. `path` is what torch_path has returned."""
+        torch's current one for torch tensors, else the legacy default stream. Returns the last of `tensors`, or the
+        part of it that was written."""
+        # In one piece, because a call of a Python function costs as much as most of these lines.
+        for value in tensors:
+            if type(value) is not Tensor:
+                return self.run_other(context, tensors, options, stream)
         try:
             frame = self.idle.pop()
         except IndexError:
-            frame = None
-        if frame is None:
-            frame = self._new_frame(path)
+            frame = self._new_frame()
+        if frame.options != options or type(options[0]) is not frame.first_type:  # 1.0 equals 1
+            self.set_options(frame, options)
+        handle = (context or _context._default or _context.default_context()).handle
+        if handle is not frame.handle or stream is not frame.stream:
+            frame.bind(handle, stream)
         try:
-            any(map(path.fill, tensors, frame.targets))  # each returns 0
+            status = frame.invoke(*tensors)
         except Exception as error:
-            self._explain(path, tensors, frame, error)
-        if frame.options != options:
-            self._set_options(frame.params, options)
-            frame.options = options
-        handle = (context or default_context()).handle
-        device = tensors[0].get_device()
-        if device < 0:  # not on a CUDA device: for the library to judge
-            status = self.function(handle, frame.reference, stream or 0)
-        else:
-            if stream is None:
-                stream = path.raw_stream(device)
-            if device == path.current_device():
-                status = self.function(handle, frame.reference, stream)
-            else:
-                with path.on_device(device):  # the default stream is that of the current device
-                    status = self.function(handle, frame.reference, stream)
+            self._explain(tensors, error)
         self.idle.append(frame)
         if status:
-            _library.raise_status(status)
+            return self.ended(status, context, tensors, options, stream)
+        return tensors[-1]
 
-    def _new_frame(self, path: Any) -> _Frame:
-        if self.function is None:
-            self.function = getattr(_library.load(), self.name)
-        return _Frame(self.struct, self.tensors, path)
+    def _new_frame(self) -> Any:
+        return torch_side.new_frame(self.name, self.struct, self.tensors)
 
-    def _explain(self, path: Any, tensors: tuple, frame: _Frame, error: Exception) -> None:
+    def set_options(self, frame: Any, options: tuple) -> None:
+        """Writes options into a frame that holds others."""
+        self.write_options(frame.params, self.convert(options))
+        frame.options, frame.first_type = options, type(options[0])
+
+    def ended(self, status: int, context: Optional[_context.Context], tensors: tuple, options: tuple,
+              stream: Optional[int]) -> Any:
+        """What a call with a status other than ATTNS_OK returns or raises."""
+        device = tensors[0].get_device()
+        if device >= 0 and device != torch_side.current_device():  # a default stream is that of the current device
+            with torch_side.on_device(device):
+                return self.run(context, tensors, options, stream)
+        _library.raise_status(status)
+
+    def _explain(self, tensors: tuple, error: Exception) -> None:
         """Raises `error`, which torch has for one of the tensors, with the name of that one."""
-        for field, value, target in zip(self.tensors, tensors, frame.targets):
+        for field, value in zip(self.tensors, tensors):
             try:
-                path.fill(value, target)
+                torch_side.check(value)
             except Exception as cause:
                 name = self.names.get(field, field)
-                if value is None:
-                    raise not_a_tensor(name, value) from None
-                raise InvalidArgumentError(f"{name}: cannot be read in place: {cause}") from cause
+                raise InvalidArgumentError(f"{name}: cannot be read in place: {cause}") from error
         raise error
 
-    def _set_options(self, params: Any, options: tuple) -> None:
-        for name, value in zip(self.options, options):
+    def write_options(self, params: Any, values: tuple) -> None:
+        for name, value in zip(self.options, values):
             try:
                 setattr(params, name, value)
             except TypeError as error:
                 raise TypeError(f"{name}: is {value!r}, accepted: a number ({error})") from None
 
-    def run_any(self, context: Optional[Context], tensors: tuple, options: tuple, stream: Optional[int],
+    def run_other(self, context: Optional[_context.Context], tensors: tuple, options: tuple,
+                  stream: Optional[int]) -> Any:
+        """The call where a tensor is no torch.Tensor, or of a subclass; and the first one with torch."""
+        if is_first_torch(tensors):
+            return self.run(context, tensors, options, stream)
+        self.run_any(context, tensors, options, stream)
+        return tensors[-1]
+
+    def run_any(self, context: Optional[_context.Context], tensors: tuple, options: tuple, stream: Optional[int],
                 adjust: Optional[Callable[[Dict[str, _abi.DLTensor]], None]] = None) -> None:
         """The same for any objects. `adjust` may change the DLTensors, which are copies."""
         params = self.struct()
-        self._set_options(params, options)
+        self.write_options(params, self.convert(options))
         guard = None
         if stream is None:
             device = next((value.get_device() for value in tensors if is_torch(value)), -1)
             stream = 0
             if device >= 0:
-                from . import _torch
-
-                stream, guard = _torch.raw_stream(device), _torch.on_device(device)
+                torch = load_torch()
+                stream, guard = torch.raw_stream(device), torch.on_device(device)
         alive, described = [], {}  # owners of the memory, DLTensors
         for field, value in zip(self.tensors, tensors):
             owner, tensor = self._borrow(field, value, stream)
@@ -168,7 +159,7 @@ class Call:
             adjust(described)
         if self.function is None:
             self.function = getattr(_library.load(), self.name)
-        handle = (context or default_context()).handle
+        handle = (context or _context.default_context()).handle
         if guard is None:
             status = self.function(handle, ctypes.byref(params), stream)
         else:
@@ -178,10 +169,15 @@ class Call:
             _library.raise_status(status)
 
     def _borrow(self, field: str, value: Any, stream: int) -> Tuple[Any, _abi.DLTensor]:
+        name = self.names.get(field, field)
+        if value is None:
+            raise not_a_tensor(name, value)
         if is_torch(value):
-            from . import _torch
-
-            slot = _torch.Slot()
-            _torch.fill_slot(value, slot)
+            torch = load_torch()
+            slot = torch.Slot()
+            try:
+                torch.fill_slot(value, slot)
+            except Exception as error:
+                raise InvalidArgumentError(f"{name}: cannot be read in place: {error}") from error
             return (value, slot), slot.tensor
-        return borrow(value, self.names.get(field, field), stream, field in self.outputs)
+        return borrow(value, name, stream, field in self.outputs)

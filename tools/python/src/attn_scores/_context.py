@@ -1,22 +1,20 @@
 # SPDX-License-Identifier: MIT
 """Contexts: where kernels are kept once they are loaded, and how they are compiled and cached."""
+from __future__ import annotations
+
+import _thread
 import ctypes
 import os
-import threading
-from typing import Any, Callable, Dict, NamedTuple, Optional
 
 from . import _abi, _library
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Callable, Dict, Optional
+
+    from ._records import Counters
+
 LEVELS = {"none": 0, "error": 1, "warning": 2, "info": 3, "debug": 4}
-
-
-class Counters(NamedTuple):
-    """Counts since a context was created."""
-
-    compiles: int  #: kernels compiled by NVRTC
-    disk_hits: int  #: cubins read from a cache
-    memory_hits: int  #: calls that found their kernel loaded
-    module_loads: int  #: cubins loaded into the driver
 
 
 def _as_dict(struct: ctypes.Structure) -> Dict[str, Any]:
@@ -93,6 +91,8 @@ class Context:
         self.close()
 
     def counters(self) -> Counters:
+        from ._records import Counters
+
         counters = _abi.attns_counters()
         _library.load().attns_get_counters(self.handle, ctypes.byref(counters))
         return Counters(*(getattr(counters, name) for name in Counters._fields))
@@ -110,7 +110,7 @@ class Context:
         return _as_dict(info)
 
 
-_lock = threading.Lock()
+_lock = _thread.allocate_lock()
 _default: Optional[Context] = None
 
 
@@ -134,7 +134,7 @@ def set_default_context(context: Optional[Context]) -> None:
 def _after_fork() -> None:
     # The parent's kernels are loaded in its CUDA context, which a child does not have; its lock may be held.
     global _lock, _default
-    _lock, _default = threading.Lock(), None
+    _lock, _default = _thread.allocate_lock(), None
 
 
 os.register_at_fork(after_in_child=_after_fork)

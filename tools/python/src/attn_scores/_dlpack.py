@@ -4,11 +4,16 @@
 The protocol: https://data-apis.org/array-api/latest/API_specification/generated/array_api.array.__dlpack__.html and
 DLPack's python_spec. A capsule is read and never consumed: whoever made it frees it when it goes away.
 """
+from __future__ import annotations
+
 import ctypes
-from typing import Any, Tuple
 
 from . import _abi
 from .errors import InvalidArgumentError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Tuple
 
 _is_valid = ctypes.pythonapi.PyCapsule_IsValid
 _is_valid.restype, _is_valid.argtypes = ctypes.c_int, [ctypes.py_object, ctypes.c_char_p]

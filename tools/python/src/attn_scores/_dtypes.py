@@ -1,9 +1,13 @@
 # SPDX-License-Identifier: MIT
 """Names of dtypes: strings, torch's, numpy's, whatever calls itself by the same name."""
-from typing import Any, Dict
+from __future__ import annotations
 
 from . import _abi
 from .errors import InvalidArgumentError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Dict
 
 CODES = {"float32": _abi.F32, "float16": _abi.F16, "bfloat16": _abi.BF16}
 DL_TYPES = {_abi.F32: (_abi.DL_FLOAT, 32), _abi.F16: (_abi.DL_FLOAT, 16), _abi.BF16: (_abi.DL_BFLOAT, 16)}

@@ -1,17 +1,22 @@
 # SPDX-License-Identifier: MIT
 """Finds and opens libattn_scores, once, when it is first needed."""
+from __future__ import annotations
+
+import _thread
 import ctypes
 import os
-import threading
-from typing import List, Optional
 
 from . import _abi
 from .errors import BY_STATUS, InternalError, LibraryNotFoundError
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import List, Optional
+
 VARIABLE = "ATTN_SCORES_LIBRARY"
 BUNDLED = "libattn_scores.so.0"
 
-_lock = threading.Lock()
+_lock = _thread.allocate_lock()
 _library: Optional[ctypes.CDLL] = None
 
 

@@ -1,25 +1,18 @@
 # SPDX-License-Identifier: MIT
 """Filling the kernel cache."""
+from __future__ import annotations
+
 import ctypes
-from typing import Any, Callable, NamedTuple, Optional, Sequence, Tuple
 
 from . import _abi, _dtypes, _library
 from ._context import Context, default_context
 from .errors import InvalidArgumentError
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Callable, Optional, Sequence, Tuple
 
-class Precompiled(NamedTuple):
-    """One finished kernel."""
-
-    kernel: str  #: its configuration, "fp8_paged_mqa_logits h64 d128 b64 n1 out=f32 ..."
-    arch: str  #: "sm_90a"
-    source: str  #: "compiler", "disk" or "memory"; "" where it failed
-    cached: bool  #: a cache holds it now
-    seconds: float  #: that it took
-    registers: int  #: per thread, -1 where unknown
-    spill_bytes: int  #: register spills, -1 where unknown
-    error: str  #: "" on success
-
+    from ._records import Precompiled
 
 _SOURCES = {1: "compiler", 2: "disk", 3: "memory"}
 
@@ -74,6 +67,8 @@ def precompile_paged_mqa_logits(device: Any = None, variants: Sequence[str] = ("
     context = context or default_context()
     if device is not None:
         archs = _archs(device, context)
+    from ._records import Precompiled
+
     errors = []  # of the callback, which must not raise into C
 
     def report(_user: Any, done: int, total: int, result: Any) -> None:

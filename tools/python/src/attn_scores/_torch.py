@@ -3,15 +3,23 @@
 
 Newer versions of torch.Tensor offer DLPack's C exchange table (https://github.com/pytorch/pytorch/pull/165483), whose
 dltensor_from_py_object_no_sync writes a DLTensor that refers to the tensor's own sizes and strides: no Python object
-is made. With an older torch the same struct is filled from data_ptr(), shape and stride().
+is made, and attn_scores/python.h needs no more of Python than one call. With an older torch the same struct is filled
+from data_ptr(), shape and stride().
 """
+from __future__ import annotations
+
 import ctypes
-from typing import Any, Dict, Optional, Tuple
+import sys
 
 import torch
 
-from . import _abi
+from . import _abi, _dtypes, _library, _logits
+from ._dlpack import capsule_pointer
 from .errors import InvalidArgumentError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Dict, Optional, Tuple
 
 DTYPES = {_abi.F32: torch.float32, _abi.F16: torch.float16, _abi.BF16: torch.bfloat16}
 
@@ -43,14 +51,13 @@ class Slot:
         return ctypes.addressof(self.tensor)
 
 
-def fill_slot(value: torch.Tensor, slot: Slot) -> int:
+def fill_slot(value: torch.Tensor, slot: Slot) -> None:
     """Describes `value` in `slot`. Only the address is new where nothing else has changed since the last time."""
     signature = (value.shape, value.stride(), value.dtype, value.device)
     if slot.signature != signature:
         _describe(slot, *signature)
         slot.signature = signature
     slot.tensor.data = value.data_ptr()
-    return 0
 
 
 def _describe(slot: Slot, shape: Any, strides: Tuple[int, ...], dtype: torch.dtype, device: torch.device) -> None:
@@ -69,48 +76,132 @@ def _describe(slot: Slot, shape: Any, strides: Tuple[int, ...], dtype: torch.dty
         tensor.device = _abi.DLDevice(_abi.DL_CPU, 0)
 
 
-class CSlot:
-    """A DLTensor that torch's C function fills; `reference` is what that function is given."""
+class SlotFrame:
+    """A params struct that belongs to one call at a time, wired to its DLTensors, with any torch.
 
-    __slots__ = ("tensor", "reference")
+    Both kinds of frames have `params` and what the caller has last written there: `options` and `first_type`, `handle`
+    and `stream`. `invoke` takes the tensors, and returns and raises what a function of python.h does.
+    """
 
-    def __init__(self) -> None:
-        self.tensor = _abi.DLTensor()
-        self.reference = ctypes.c_void_p(self.address)  # quicker to pass than byref
+    __slots__ = ("params", "slots", "function", "options", "first_type", "handle", "stream", "_out_dtype")
 
-    @property
-    def address(self) -> int:
-        return ctypes.addressof(self.tensor)
+    def __init__(self, name: str, struct: Any, fields: Tuple[str, ...]) -> None:
+        self.params = struct()
+        self.slots = [Slot() for _ in fields]
+        for field, slot in zip(fields, self.slots):
+            setattr(self.params, field, slot.address)
+        self.function = getattr(_library.load(), name)
+        self.options: Optional[tuple] = None
+        self.first_type: Any = None
+        self.handle: Any = None
+        self.stream: Optional[int] = None
+        self._out_dtype: Optional[int] = None
+
+    def bind(self, handle: Any, stream: Optional[int]) -> None:
+        """Says where calls are queued. `stream` is a CUstream handle; None: torch's current one."""
+        self.handle, self.stream = handle, stream
+
+    def set_out_dtype(self, code: int) -> None:
+        """The last tensor is `out` of a logits operation, of this attns_dtype."""
+        self._out_dtype = code
+
+    def invoke(self, *tensors: torch.Tensor) -> int:
+        part = None
+        if self._out_dtype is not None:
+            out = tensors[-1]
+            if out.dtype is not DTYPES[self._out_dtype]:
+                return _abi.OUT_DTYPE
+            fitted = _logits.fit_output(tensors[0], out, self.params.max_seq_len)
+            if fitted is not out:
+                part = tensors = (*tensors[:-1], fitted)
+        for value, slot in zip(tensors, self.slots):
+            fill_slot(value, slot)
+        stream = self.stream
+        if stream is None:
+            device = tensors[0].get_device()
+            stream = raw_stream(device) if device >= 0 else 0
+        status = self.function(self.handle, ctypes.byref(self.params), stream)
+        return _abi.OUT_IN_PART if part and not status else status
 
 
-def _exchange_function() -> Any:
-    """torch's dltensor_from_py_object_no_sync, None if this torch has none."""
-    from ._dlpack import capsule_pointer
+class ExchangeFrame:
+    """The same with torch's exchange table: one call into C describes the tensors, asks for the stream and does the
+    rest."""
 
+    __slots__ = ("params", "tensors", "call", "invoke", "options", "first_type", "handle", "stream")
+
+    def __init__(self, name: str, struct: Any, fields: Tuple[str, ...]) -> None:
+        self.params = struct()
+        count = len(fields)
+        self.tensors = (_abi.DLTensor * count)()
+        first = ctypes.addressof(self.tensors)
+        for number, field in enumerate(fields):
+            setattr(self.params, field, first + number * ctypes.sizeof(_abi.DLTensor))
+        self.call = _abi.attns_python_call(
+            operation=_abi.OPERATIONS[name], params=ctypes.addressof(self.params), tensors=first, count=count,
+            describe=exchange.dltensor_from_py_object_no_sync, current_stream=exchange.current_work_stream)
+        self.invoke = _function(self.call)
+        self.options: Optional[tuple] = None
+        self.first_type: Any = None
+        self.handle: Any = None
+        self.stream: Optional[int] = None
+
+    def bind(self, handle: Any, stream: Optional[int]) -> None:
+        self.handle = None  # in case that `stream` is no number
+        self.call.stream = stream
+        self.call.current_stream = exchange.current_work_stream if stream is None else None
+        self.call.ctx = handle
+        self.handle, self.stream = handle, stream
+
+    def set_out_dtype(self, code: int) -> None:
+        self.call.out_dtype = _abi.DLDataType(*_dtypes.DL_TYPES[code], 1)
+
+
+def new_frame(name: str, struct: Any, fields: Tuple[str, ...]) -> Any:
+    """A frame for the function `name` of the library, whose tensors are those `fields` of `struct`."""
+    return (SlotFrame if exchange is None else ExchangeFrame)(name, struct, fields)
+
+
+def _exchange_table() -> Optional[_abi.DLPackExchangeAPI]:
+    """torch's; None if this torch has none, or this Python is not that of python.h."""
     capsule = getattr(torch.Tensor, "__dlpack_c_exchange_api__", None)
-    if capsule is None or isinstance(capsule, int):
+    if capsule is None or isinstance(capsule, int) or sys.implementation.name != "cpython":
         return None
     table = _abi.DLPackExchangeAPI.from_address(capsule_pointer(capsule, b"dlpack_exchange_api"))
-    if table.version.major != 1 or not table.dltensor_from_py_object_no_sync:
-        return None
-    # Holds the GIL, and raises the Python exception that a failed call has set.
+    return table if table.version.major == 1 else None
+
+
+exchange: Any = _exchange_table()
+_new_function: Any = None
+
+
+def _function(call: _abi.attns_python_call) -> Any:
+    """What attns_python_function makes of `call`, which must live as long."""
+    global _new_function
+    if _new_function is None:
+        library, python = _library.load(), ctypes.pythonapi
+        library.attns_python_bind(ctypes.byref(_abi.attns_python_api(*(
+            ctypes.cast(function, ctypes.c_void_p) for function in (
+                python.PyCapsule_New, python.PyCapsule_GetPointer, python.PyCFunction_NewEx, python.PyLong_FromLong,
+                python.Py_DecRef, python.PyEval_SaveThread, python.PyEval_RestoreThread)))))
+        # A prototype that keeps the global lock and raises what Python's functions have set.
+        prototype = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p)
+        _new_function = prototype(("attns_python_function", library))
+    return _new_function(ctypes.addressof(call))
+
+
+def describe(value: torch.Tensor, tensor: _abi.DLTensor) -> None:
+    """What the exchange table says of `value`. Raises what torch has against that."""
     prototype = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.c_void_p)
-    return prototype(table.dltensor_from_py_object_no_sync)
+    prototype(exchange.dltensor_from_py_object_no_sync)(value, ctypes.addressof(tensor))
 
 
-exchange = _exchange_function()
-
-
-def new_slots(count: int) -> Tuple[list, tuple]:
-    """Slots for `count` tensors, and what `fill` takes for each of them."""
-    if exchange is not None:
-        slots = [CSlot() for _ in range(count)]
-        return slots, tuple(slot.reference for slot in slots)
-    plain = [Slot() for _ in range(count)]
-    return plain, tuple(plain)
-
-
-fill = fill_slot if exchange is None else exchange
+def check(value: torch.Tensor) -> None:
+    """Raises what torch has against describing `value`."""
+    if exchange is None:
+        fill_slot(value, Slot())
+    else:
+        describe(value, _abi.DLTensor())
 
 
 def _raw_stream_function() -> Any:
@@ -122,6 +213,7 @@ def _raw_stream_function() -> Any:
 raw_stream = _raw_stream_function()
 current_device = getattr(torch._C, "_cuda_getDevice", None) or torch.cuda.current_device
 on_device = torch.cuda.device
+empty_strided = torch.empty_strided
 
 
 def num_sms(device: torch.device) -> int:

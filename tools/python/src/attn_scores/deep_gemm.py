@@ -7,12 +7,18 @@ Names, arguments and defaults are those of DeepGEMM 2.6 (csrc/apis/attention.hpp
 not need is accepted: every architecture, head count and block size of attn_scores.fp8_paged_mqa_logits, 1-D context
 lengths, clean_logits, no schedule. All tensors are torch tensors.
 """
-from typing import Any, Dict, Optional, Tuple
+from __future__ import annotations
 
-from . import _abi, _dtypes, _logits, ops
+from . import _dtypes, _logits, ops
 from .errors import InvalidArgumentError, UnsupportedError
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Optional, Tuple
+
 _ROW_BYTES = 1024  # DeepGEMM's rows of scores start at multiples of this, and callers build on it
+_new_output = _logits.Allocator({code: _ROW_BYTES * 8 // bits for code, (_, bits) in _dtypes.DL_TYPES.items()},
+                                "max_context_len", "logits_dtype")
 
 
 def get_num_sms() -> int:
@@ -74,34 +80,30 @@ def fp8_fp4_paged_mqa_logits(q: Tuple[Any, Optional[Any]], kv_cache: Any, weight
         [B*next_n, max_context_len], a view of new storage whose rows start at multiples of 1024 bytes.
     """
     values, scales = q
-    if values.dim() != 4:
-        raise InvalidArgumentError(f"q: rank is {values.dim()}, accepted: 4")
-    batch, next_n = values.shape[:2]
-    _check_indices(indices, batch, next_n)
-    code = _dtypes.code("logits_dtype", logits_dtype)
-    from . import _torch
-
-    if max_context_len < 0:
-        raise InvalidArgumentError(f"max_context_len: is {max_context_len}, accepted: 0 or more")
-    columns = _logits.padded(max_context_len, _ROW_BYTES // (4 if code == _abi.F32 else 2))
-    out = _logits.torch_output(_torch, values, None, max_context_len, code, columns)
-    options: Dict[str, Any] = {
-        "output_dtype": logits_dtype, "schedule_meta": schedule_meta, "out": out, "clean_logits": clean_logits}
-    arguments = (kv_cache, weights, block_table, context_lens, max_context_len)
+    if indices is not None and values.dim() == 4:
+        _check_indices(indices, *values.shape[:2])
+    out = _new_output(values, max_context_len, logits_dtype)
     if scales is None:
-        return ops.fp8_paged_mqa_logits(values, *arguments, **options)
+        return ops.fp8_paged_mqa_logits(
+            values, kv_cache, weights, block_table, context_lens, max_context_len, output_dtype=logits_dtype,
+            schedule_meta=schedule_meta, out=out, clean_logits=clean_logits)
     if str(values.dtype) == "torch.float8_e4m3fn":
         raise UnsupportedError("q: is float8_e4m3fn with scales, accepted: scales with packed FP4 values only")
     if str(values.dtype) == "torch.int8":
         import torch
 
         values = values.view(torch.uint8)
-    return ops.fp4_paged_mqa_logits(values, scales, *arguments, **options)
+    return ops.fp4_paged_mqa_logits(
+        values, scales, kv_cache, weights, block_table, context_lens, max_context_len, output_dtype=logits_dtype,
+        schedule_meta=schedule_meta, out=out, clean_logits=clean_logits)
 
 
 def fp8_paged_mqa_logits(q: Any, kv_cache: Any, weights: Any, context_lens: Any, block_table: Any, schedule_meta: Any,
                          max_context_len: int, clean_logits: bool = False, logits_dtype: Any = "float32",
                          indices: Any = None) -> Any:
     """fp8_fp4_paged_mqa_logits with FP8 queries, q being the tensor alone."""
-    return fp8_fp4_paged_mqa_logits((q, None), kv_cache, weights, context_lens, block_table, schedule_meta,
-                                    max_context_len, clean_logits, logits_dtype, indices)
+    if indices is not None and q.dim() == 4:
+        _check_indices(indices, *q.shape[:2])
+    return ops.fp8_paged_mqa_logits(
+        q, kv_cache, weights, block_table, context_lens, max_context_len, output_dtype=logits_dtype,
+        schedule_meta=schedule_meta, out=_new_output(q, max_context_len, logits_dtype), clean_logits=clean_logits)

@@ -11,27 +11,46 @@ allocate no device memory.
 Wrong arguments raise InvalidArgumentError or UnsupportedError (both are ValueError) before anything is launched; their
 message names the argument, what was given and what is accepted. An object that is no tensor raises TypeError.
 """
-from typing import Any, Optional
+from __future__ import annotations
 
-from . import _abi, _dtypes, _library, _logits
+from . import _abi, _dtypes, _library
 from ._call import Call, is_torch
-from ._context import Context
+from ._logits import LogitsCall
 from .errors import InvalidArgumentError, UnsupportedError
 
-_FP8 = ("q", "kv_fused", "weights", "block_tables", "seq_lens", "out")
-_FP4 = ("q", "q_sf", "kv_fused", "weights", "block_tables", "seq_lens", "out")
-_FP8_OPTIONS = ("max_seq_len", "acc_dtype", "epi_dtype", "clean_logits", "enable_pdl")
-_FP4_OPTIONS = ("max_seq_len", "sf_vec_size", "is_kv_sf_interleaved", "clean_logits", "enable_pdl")
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Optional
+
+    from ._context import Context
 
 
-def _logits_calls(name: str, struct: Any, tensors: tuple, options: tuple) -> dict:
-    """Without and with schedule_meta."""
-    return {scheduled: Call(name, struct, tensors + (("schedule_meta",) if scheduled else ()), options, ("out",))
-            for scheduled in (False, True)}
+def _fp8_options(options: tuple) -> tuple:
+    max_seq_len, _, epi_dtype, acc_dtype, clean_logits, enable_pdl = options
+    return (max_seq_len, _dtypes.code("acc_dtype", acc_dtype), _dtypes.code("epi_dtype", epi_dtype), clean_logits,
+            enable_pdl)
 
 
-_fp8_calls = _logits_calls("attns_fp8_paged_mqa_logits", _abi.attns_fp8_paged_mqa_logits_params, _FP8, _FP8_OPTIONS)
-_fp4_calls = _logits_calls("attns_fp4_paged_mqa_logits", _abi.attns_fp4_paged_mqa_logits_params, _FP4, _FP4_OPTIONS)
+def _fp4_options(options: tuple) -> tuple:
+    max_seq_len, _, epi_dtype, *others = options
+    if _dtypes.code("epi_dtype", epi_dtype) != _abi.F32:
+        raise UnsupportedError(f"epi_dtype: is {epi_dtype}, accepted: float32")
+    return (max_seq_len, *others)
+
+
+_FP8 = ("attns_fp8_paged_mqa_logits", _abi.attns_fp8_paged_mqa_logits_params)
+_FP8_TENSORS = ("q", "kv_fused", "weights", "block_tables", "seq_lens")
+_FP8_FIELDS = ("max_seq_len", "acc_dtype", "epi_dtype", "clean_logits", "enable_pdl")
+_FP4 = ("attns_fp4_paged_mqa_logits", _abi.attns_fp4_paged_mqa_logits_params)
+_FP4_TENSORS = ("q", "q_sf", "kv_fused", "weights", "block_tables", "seq_lens")
+_FP4_FIELDS = ("max_seq_len", "sf_vec_size", "is_kv_sf_interleaved", "clean_logits", "enable_pdl")
+
+fp8_call = LogitsCall(*_FP8, (*_FP8_TENSORS, "out"), _FP8_FIELDS, ("out",), convert=_fp8_options)
+fp8_scheduled_call = LogitsCall(*_FP8, (*_FP8_TENSORS, "schedule_meta", "out"), _FP8_FIELDS, ("out",),
+                                convert=_fp8_options)
+fp4_call = LogitsCall(*_FP4, (*_FP4_TENSORS, "out"), _FP4_FIELDS, ("out",), convert=_fp4_options)
+fp4_scheduled_call = LogitsCall(*_FP4, (*_FP4_TENSORS, "schedule_meta", "out"), _FP4_FIELDS, ("out",),
+                                convert=_fp4_options)
 _schedule_call = Call("attns_compute_paged_mqa_logits_schedule", _abi.attns_schedule_params,
                       ("seq_lens", "schedule_meta"), ("variant", "next_n"), ("schedule_meta",),
                       {"schedule_meta": "out"})
@@ -92,10 +111,11 @@ def fp8_paged_mqa_logits(q: Any, kv_fused: Any, weights: Any, block_tables: Any,
         ValueError: a wrong argument. WouldCompileError: the stream is being captured and the kernel is in no cache.
         UnsupportedDeviceError, LibraryNotFoundError, CompileError, CudaError: see attn_scores.errors.
     """
-    tensors = (q, kv_fused, weights, block_tables, seq_lens)
-    options = (_dtypes.code("acc_dtype", acc_dtype), _dtypes.code("epi_dtype", epi_dtype), clean_logits, enable_pdl)
-    return _logits.run(_fp8_calls, context, tensors, out, schedule_meta, max_seq_len,
-                       output_dtype, options, stream)
+    options = (max_seq_len, output_dtype, epi_dtype, acc_dtype, clean_logits, enable_pdl)
+    if schedule_meta is None:
+        return fp8_call.run(context, (q, kv_fused, weights, block_tables, seq_lens, out), options, stream)
+    return fp8_scheduled_call.run(
+        context, (q, kv_fused, weights, block_tables, seq_lens, schedule_meta, out), options, stream)
 
 
 def fp4_paged_mqa_logits(q: Any, q_sf: Any, kv_fused: Any, weights: Any, block_tables: Any, seq_lens: Any,
@@ -118,12 +138,11 @@ def fp4_paged_mqa_logits(q: Any, q_sf: Any, kv_fused: Any, weights: Any, block_t
         is_kv_sf_interleaved: with block_size 128 only: slot k of a block's scales holds those of token
             ``(k % 4) * 32 + k // 4``.
     """
-    if _dtypes.code("epi_dtype", epi_dtype) != _abi.F32:
-        raise UnsupportedError(f"epi_dtype: is {epi_dtype}, accepted: float32")
-    tensors = (q, q_sf, kv_fused, weights, block_tables, seq_lens)
-    options = (sf_vec_size, is_kv_sf_interleaved, clean_logits, enable_pdl)
-    return _logits.run(_fp4_calls, context, tensors, out, schedule_meta, max_seq_len,
-                       output_dtype, options, stream)
+    options = (max_seq_len, output_dtype, epi_dtype, sf_vec_size, is_kv_sf_interleaved, clean_logits, enable_pdl)
+    if schedule_meta is None:
+        return fp4_call.run(context, (q, q_sf, kv_fused, weights, block_tables, seq_lens, out), options, stream)
+    return fp4_scheduled_call.run(
+        context, (q, q_sf, kv_fused, weights, block_tables, seq_lens, schedule_meta, out), options, stream)
 
 
 def compute_paged_mqa_logits_schedule(seq_lens: Any, device: Any = None, *, next_n: int = 1, variant: str = "fp8",
@@ -157,8 +176,12 @@ def compute_paged_mqa_logits_schedule(seq_lens: Any, device: Any = None, *, next
         if out is None:
             raise InvalidArgumentError(
                 "out: is None, accepted: a tensor [num_sms+1, 2]; it can be left out with torch tensors only")
-        _schedule_call(context, (seq_lens, out), options, stream)
+        _schedule_call.run(context, (seq_lens, out), options, stream)
         return out
+    if device is None and use_gpu_kernel and num_sms is None and is_torch(out):
+        if seq_lens.get_device() == out.get_device():  # as a rule; below is the same with more checks
+            _schedule_call.run(context, (seq_lens, out), options, stream)
+            return out
 
     import torch
 
@@ -180,10 +203,10 @@ def compute_paged_mqa_logits_schedule(seq_lens: Any, device: Any = None, *, next
     elif num_sms is not None and tuple(out.shape) != (num_sms + 1, 2):
         raise InvalidArgumentError(f"out: shape is {tuple(out.shape)}, accepted: {(num_sms + 1, 2)} (num_sms+1, 2)")
     if seq_lens.device == device and (use_gpu_kernel or device.type == "cpu"):
-        _schedule_call(context, (seq_lens, out), options, stream)
+        _schedule_call.run(context, (seq_lens, out), options, stream)
     else:
         on_host = torch.empty_like(out, device="cpu")
-        _schedule_call(context, (seq_lens.cpu(), on_host), options, stream)
+        _schedule_call.run(context, (seq_lens.cpu(), on_host), options, stream)
         out.copy_(on_host)
     return out
 
@@ -213,4 +236,4 @@ def indexer_scores(query: Any, key_cache: Any, block_table: Any, context_lengths
         tensors, fields = (*tensors, query_scales), ("query_scales",)
     if key_scales is not None:
         tensors, fields = (*tensors, key_scales), (*fields, "key_scales")
-    _indexer_calls[fields](context, tensors, (enable_pdl,), stream)
+    _indexer_calls[fields].run(context, tensors, (enable_pdl,), stream)
