@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
  * fp8_paged_mqa_logits for sm_90a: persistent, warp-specialised, one pass over the KV for every next_n.
  *
- * A CTA is one producer warp, a ring of KV stages and some math warpgroups. The producer alone knows the schedule: it
- * walks its share of the batch, announces every request with a RequestNote (in a Q stage, with the queries and weights)
- * and fills a KV stage by TMA for every tile of 64 tokens. The math warpgroups multiply a tile (M = 64 tokens) with the
- * heads of their query slots (N), apply ReLU, weights and head sum in registers, and store the scores while the tensor
- * cores work on the next product. Nothing else is shared between the roles, so they cannot disagree about the work,
+ * A CTA is a ring of KV stages, a producer warp for each tile of a stage, and some math warpgroups. The producers alone
+ * know the schedule: they walk the CTA's share of the batch, announce every request with a RequestNote (in a Q stage, with
+ * the queries and weights) and fill KV stages by TMA, with one or several tiles of 64 tokens. The math warpgroups multiply a
+ * tile (M = 64 tokens) with the heads of their query slots (N), apply ReLU, weights and head sum in registers, and store the
+ * scores while the tensor cores work on the next product. Nothing else is shared between the roles, so they cannot disagree about the work,
  * whatever the lengths or a caller's schedule say. */
 #include "lib/base.cuh"
 #include "lib/mbarrier.cuh"

@@ -106,15 +106,22 @@ static void choose_small(const attns_problem *p, attns_plan *plan, cta_shape *sh
     shape->held_weights = weights_fit ? columns / 8 : 0;
 }
 
+/* One that deals out the slots with at most one in vain; or null. */
+static const struct large_cta *find_large(const attns_problem *p) {
+    const int columns = p->next_n * p->num_heads;
+    for (size_t i = 0; i < sizeof large_ctas / sizeof *large_ctas; i++) {
+        const struct large_cta *large = &large_ctas[i];
+        if (columns >= large->from && columns <= large->to && p->epi_dtype == ATTNS_DTYPE_F32 &&
+            attns_round_up(p->next_n, large->slot_groups) <= p->next_n + 1)
+            return large;
+    }
+    return NULL;
+}
+
 static cta_shape choose_shape(const attns_problem *p, attns_plan *plan) {
     cta_shape shape;
     plan->min_ctas_per_sm = stages_that_fit(p, &plan->target, 2, 1, 1) >= MIN_STAGES ? 2 : 1;
-    const struct large_cta *large = NULL;
-    for (size_t i = 0; i < sizeof large_ctas / sizeof *large_ctas; i++) {
-        const int columns = p->next_n * p->num_heads;
-        if (columns >= large_ctas[i].from && columns <= large_ctas[i].to && p->epi_dtype == ATTNS_DTYPE_F32)
-            large = &large_ctas[i];
-    }
+    const struct large_cta *large = find_large(p);
     if (large != NULL)
         choose_large(p, large, plan, &shape);
     else
