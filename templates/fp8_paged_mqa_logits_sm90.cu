@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: MIT
  * fp8_paged_mqa_logits for sm_90a: persistent, warp-specialised, one pass over the KV for every next_n.
  *
- * A CTA is one producer warp, a ring of KV stages and some math warpgroups. The producer alone knows the schedule: it
- * walks its share of the batch, announces every request with a RequestNote (in a Q stage, with the queries and weights)
- * and fills a KV stage by TMA for every tile of 64 tokens. The math warpgroups multiply a tile (M = 64 tokens) with the
- * heads of their query slots (N), apply ReLU, weights and head sum in registers, and store the scores while the tensor
- * cores work on the next product. Nothing else is shared between the roles, so they cannot disagree about the work,
+ * A CTA is a ring of KV stages, a producer warp for each tile of a stage, and some math warpgroups. The producers alone
+ * know the schedule: they walk the CTA's share of the batch, announce every request with a RequestNote (in a Q stage, with
+ * the queries and weights) and fill KV stages by TMA, with one or several tiles of 64 tokens. The math warpgroups multiply a
+ * tile (M = 64 tokens) with the heads of their query slots (N), apply ReLU, weights and head sum in registers, and store the
+ * scores while the tensor cores work on the next product. Nothing else is shared between the roles, so they cannot disagree about the work,
  * whatever the lengths or a caller's schedule say. */
 #include "lib/base.cuh"
 #include "lib/mbarrier.cuh"
 #include "lib/tma.cuh"
+#include "lib/registers.cuh"
 #include "lib/wgmma.cuh"
 #include "lib/schedule.cuh"
 #include "lib/output.cuh"
@@ -20,11 +21,16 @@ constexpr int HEAD_DIM = @HEAD_DIM@;
 constexpr int BLOCK_SIZE = @BLOCK_SIZE@;
 constexpr int NEXT_N = @NEXT_N@;
 constexpr int MATH_WARPGROUPS = @MATH_WARPGROUPS@;
+constexpr int SLOT_GROUPS = @SLOT_GROUPS@;                 /* of them, which deal out the query slots; others share the tiles */
+constexpr int STAGE_TILES = @STAGE_TILES@;                 /* tiles of a KV stage, and producer warps */
+constexpr int MATH_REGISTERS = @MATH_REGISTERS@;           /* of a thread; 0: all have alike */
+constexpr int PRODUCER_REGISTERS = @PRODUCER_REGISTERS@;
+constexpr int IN_FLIGHT = @IN_FLIGHT@;                     /* products of a warpgroup */
 constexpr int MAX_CTAS_PER_SM = @MAX_CTAS_PER_SM@;         /* the launch may use fewer */
 constexpr int Q_STAGES = @Q_STAGES@;
 constexpr int CHUNK_SLOTS = @CHUNK_SLOTS@;                 /* query slots in one wgmma */
 constexpr int CHUNKS = @CHUNKS@;                           /* of a warpgroup */
-constexpr bool WEIGHTS_IN_REGISTERS = @WEIGHTS_IN_REGISTERS@;
+constexpr int WEIGHTS_IN_REGISTERS = @WEIGHTS_IN_REGISTERS@; /* pairs of a lane */
 constexpr bool ACC_F16 = @ACC_F16@;
 constexpr bool EPI_F16 = @EPI_F16@;
 constexpr bool DOUBLED_RELU = false;
@@ -40,7 +46,8 @@ WGMMA_DEFINE(float, F32, @CHUNK_N@, @CHUNK_REGISTERS@, @CHUNK_B@)
 #include "lib/head_sum.cuh"
 
 constexpr int MATH_WARPS = 4 * MATH_WARPGROUPS;
-constexpr int THREADS = 32 * (MATH_WARPS + 1);
+constexpr int PRODUCER_WARPS = MATH_REGISTERS != 0 ? 4 : STAGE_TILES; /* registers change hands by warpgroups */
+constexpr int THREADS = 32 * (MATH_WARPS + PRODUCER_WARPS);
 constexpr int Q_BYTES = NEXT_N * NUM_HEADS * HEAD_DIM;
 constexpr int K_BYTES = TILE_TOKENS * HEAD_DIM;
 /* A tile is a part of one KV block, or several whole ones. */
@@ -73,10 +80,10 @@ struct Layout {
         return base + static_cast<u32>(stage * Q_BYTES);
     }
     __device__ __forceinline__ u32 k(int stage) const {
-        return base + Q_REGION + static_cast<u32>(stage * K_BYTES);
+        return base + Q_REGION + static_cast<u32>(stage * STAGE_TILES * K_BYTES);
     }
     __device__ __forceinline__ u32 scales(int stage) const {
-        return k(stages) + static_cast<u32>(stage * SCALE_FLOATS * 4);
+        return k(stages) + static_cast<u32>(stage * STAGE_TILES * SCALE_FLOATS * 4);
     }
     __device__ __forceinline__ u32 full(int stage) const {
         return scales(stages) + static_cast<u32>(stage * 16);
@@ -114,7 +121,10 @@ template <class T> __device__ __forceinline__ T *shared_pointer(u32 address) {
 struct Loader {
     const Arguments &args;
     const Layout &layout;
+    int index; /* of the producer warp, and of its tile in a stage */
     RingCursor kv, q;
+
+    static constexpr int REQUEST_UNROLL = MATH_REGISTERS != 0 ? 1 : NEXT_N; /* or registers run out */
 
     __device__ __forceinline__ void load_request(const RequestNote &note, int tokens) {
         const int request = note.request;
@@ -122,11 +132,11 @@ struct Loader {
         mbarrier_wait(layout.q_empty(q.stage), q.parity ^ 1);
         *shared_pointer<RequestNote>(layout.note(q.stage)) = note;
         int *limits = shared_pointer<int>(layout.limits(q.stage));
-#pragma unroll
+#pragma unroll REQUEST_UNROLL
         for (int slot = 0; slot < NEXT_N; slot++)
             limits[slot] = slot_limit(args.common, request, slot, tokens);
         mbarrier_arrive_expect(full, Q_BYTES + Layout::WEIGHT_BYTES);
-#pragma unroll
+#pragma unroll REQUEST_UNROLL
         for (int slot = 0; slot < NEXT_N; slot++) {
             tma_load_4d(layout.q(q.stage) + slot * NUM_HEADS * HEAD_DIM, &args.q, full, 0, 0, slot, request,
                         EVICT_LAST);
@@ -143,14 +153,23 @@ struct Loader {
         const int row = BLOCK_SIZE > TILE_TOKENS ? token % BLOCK_SIZE : 0;
 #pragma unroll
         for (int box = 0; box < BOXES; box++) {
-            tma_load_3d(layout.k(kv.stage) + box * BOX_TOKENS * HEAD_DIM, &args.k, full, 0, row, blocks[box],
-                        EVICT_FIRST);
-            tma_load_2d(layout.scales(kv.stage) + box * BOX_SCALE_PITCH * 4, &args.scales, full, row, blocks[box],
-                        EVICT_FIRST);
+            tma_load_3d(layout.k(kv.stage) + index * K_BYTES + box * BOX_TOKENS * HEAD_DIM, &args.k, full, 0, row,
+                        blocks[box], EVICT_FIRST);
+            tma_load_2d(layout.scales(kv.stage) + (index * SCALE_FLOATS + box * BOX_SCALE_PITCH) * 4, &args.scales, full,
+                        row, blocks[box], EVICT_FIRST);
         }
     }
 
-    __device__ __forceinline__ void tile_loaded() {
+    /* Zeros: a block that does not exist is not read. */
+    __device__ __forceinline__ void skip_tile() {
+        int blocks[BOXES];
+#pragma unroll
+        for (int box = 0; box < BOXES; box++)
+            blocks[box] = -1;
+        load_tile(0, blocks);
+    }
+
+    __device__ __forceinline__ void stage_loaded() {
         kv.advance(args.common.stages);
     }
     __device__ __forceinline__ void request_loaded() {
@@ -164,16 +183,24 @@ struct Loader {
     }
 };
 
-/* A math warpgroup: scores every tile for its query slots, a chunk of slots at a time. Where next_n does not fill the
- * chunks, the slots past it are computed from whatever lies behind the queries, and not stored. */
+/* A math warpgroup: scores its tiles of every stage for its query slots, a chunk of slots of a tile at a time: a product.
+ * Where next_n does not fill the chunks, the slots past it are computed from whatever lies behind the queries; where
+ * tiles do not fill a stage, the others are zeros. Neither is stored. */
 struct Scorer {
     typedef Wgmma<CHUNK_SLOTS * NUM_HEADS> Mma;
     static constexpr int SLOTS = CHUNKS * CHUNK_SLOTS;
-    static constexpr bool RAGGED = MATH_WARPGROUPS * SLOTS != NEXT_N;
+    static constexpr int TILES = STAGE_TILES / (MATH_WARPGROUPS / SLOT_GROUPS); /* of a stage */
+    static constexpr int PRODUCTS = TILES * CHUNKS;                             /* of a stage */
+    static constexpr bool RAGGED = SLOT_GROUPS * SLOTS != NEXT_N;
     static constexpr int NO_TOKEN = 0x7fffffff;
+    /* Straight-line code for a stage, which may keep things of all slots in registers. */
+    static constexpr bool UNROLLED = PRODUCTS == IN_FLIGHT || WEIGHTS_IN_REGISTERS > 0;
+    static_assert(STAGE_TILES % (MATH_WARPGROUPS / SLOT_GROUPS) == 0 && PRODUCTS % IN_FLIGHT == 0, "");
+    static_assert(TILES == 1 || UNROLLED, "");
 
     const CommonArguments &args;
     const Layout &layout;
+    int first_tile; /* of each stage */
     int first_slot;
     RingCursor kv, q;
 
@@ -183,19 +210,22 @@ struct Scorer {
 
     /* Of the current request. */
     u32 q0; /* the low word of the queries' descriptor */
-    HeadWeights<NUM_HEADS, SLOTS, RAGGED> weights;
+    HeadWeights<NUM_HEADS, SLOTS, RAGGED, WEIGHTS_IN_REGISTERS> weights;
+    int end_token; /* of this CTA's tiles, as those after the last would have it */
     const int *limits;
     Output *row; /* of this lane's slot in the first pair of slots */
-    /* Of all pairs of slots, in registers: while they fit. */
-    static constexpr bool HELD = CHUNKS == 1;
-    int held_limits[(CHUNK_SLOTS + 1) / 2];
-    Output *held_rows[(CHUNK_SLOTS + 1) / 2];
+    /* Of all pairs of slots of all chunks, in registers. */
+    static constexpr int CHUNK_PAIRS = (CHUNK_SLOTS + 1) / 2;
+    int held_limits[CHUNKS * CHUNK_PAIRS];
+    Output *held_rows[CHUNKS * CHUNK_PAIRS];
 
-    /* The chunk whose heads are summed in every lane, but not yet over the lanes, nor stored. */
-    RowPair sums[CHUNK_SLOTS];
-    int slot;  /* its first, of this warpgroup's */
-    int token; /* of this lane in its tile; NO_TOKEN: there is no such chunk */
-    float scale;
+    /* The products whose heads are summed in every lane, but not yet over the lanes, nor stored. */
+    struct Sums {
+        RowPair heads[CHUNK_SLOTS];
+        int token; /* of this lane in its tile; NO_TOKEN: there is no such product */
+        float scale;
+    };
+    Sums sums[IN_FLIGHT];
 
     /* In the end a lane holds one row (token) of one slot: lane & 1 chooses between rows r and r + 8 of its quad, lane & 2
      * between the slots of a pair. */
@@ -205,73 +235,107 @@ struct Scorer {
     __device__ __forceinline__ bool upper_slot() const {
         return lane_id() & 2;
     }
+    /* Tokens from one tile of this CTA to the next. */
+    __device__ __forceinline__ int tile_step() const {
+        return MAX_CTAS_PER_SM == 1 ? TILE_TOKENS : args.ctas_per_sm * TILE_TOKENS;
+    }
 
-    __device__ __forceinline__ void store_sums() {
+    /* The first slot of a product, of this warpgroup's. */
+    static __device__ __forceinline__ int slot_of(int product) {
+        return product % CHUNKS * CHUNK_SLOTS;
+    }
+
+    __device__ __forceinline__ void store_sums(const Sums &sum, int slot) {
 #pragma unroll
         for (int s = 0; s < CHUNK_SLOTS; s += 2) {
-            const float low = reduce_rows(sums[s]);
+            const float low = reduce_rows(sum.heads[s]);
             float kept = low;
             float sent = low;
             int own = slot + s;
             if (s + 1 < CHUNK_SLOTS) {
-                const float high = reduce_rows(sums[s + 1]);
+                const float high = reduce_rows(sum.heads[s + 1]);
                 kept = upper_slot() ? high : low;
                 sent = upper_slot() ? low : high;
                 own += upper_slot() ? 1 : 0;
             }
             const bool stores = (s + 1 < CHUNK_SLOTS || !upper_slot()) && (!RAGGED || first_slot + own < NEXT_N);
-            const float sum = kept + __shfl_xor_sync(FULL_WARP, sent, 2);
-            if (HELD)
-                store_if(stores && token < held_limits[s / 2], held_rows[s / 2] + token, sum * scale);
+            const float total = kept + __shfl_xor_sync(FULL_WARP, sent, 2);
+            const int pair = slot / CHUNK_SLOTS * CHUNK_PAIRS + s / 2;
+            if (UNROLLED)
+                store_if(stores && sum.token < held_limits[pair], held_rows[pair] + sum.token, total * sum.scale);
             else
-                store_if(stores && token < limits[slot + s], row + (slot + s) * args.out_stride + token, sum * scale);
+                store_if(stores && sum.token < limits[slot + s],
+                         row + (slot + s) * args.out_stride + sum.token, total * sum.scale);
         }
     }
 
-    /* Multiplies and sums the chunk from `next_slot` on; meanwhile the chunk before it is stored. There may be none: then
-     * its stores are off, rather than branched around, because ptxas serialises wgmmas that are in flight over a branch
-     * (advice C7518). */
-    __device__ __forceinline__ void score_chunk(int next_slot, int next_token, float next_scale) {
-        Accumulator acc[Mma::REGISTERS];
-        const u32 a = k0 + static_cast<u32>(kv.stage) * (K_BYTES / 16);
-        u32 b = q0 + static_cast<u32>(next_slot * NUM_HEADS * HEAD_DIM / 16);
+    __device__ __forceinline__ void multiply(Accumulator *acc, int tile, int slot) {
+        const u32 a = k0 + static_cast<u32>(kv.stage * STAGE_TILES + tile) * (K_BYTES / 16);
+        u32 b = q0 + static_cast<u32>(slot * NUM_HEADS * HEAD_DIM / 16);
         keep(b); /* or all steps of it are kept, in registers that wgmma cannot use */
-        wgmma_fence();
         Mma::first(acc, wgmma_descriptor_of<HEAD_DIM>(a), wgmma_descriptor_of<HEAD_DIM>(b));
 #pragma unroll
         for (int step = 1; step < HEAD_DIM / 32; step++)
             Mma::next(acc, wgmma_descriptor_of<HEAD_DIM>(a + 2 * step), wgmma_descriptor_of<HEAD_DIM>(b + 2 * step));
         wgmma_commit();
+    }
 
-        store_sums();
-        slot = next_slot;
-        token = next_token;
-        scale = next_scale;
-
-        wgmma_wait_all();
+    /* Sums a product's heads once it is there; those after it are still under way. */
+    template <int LATER> __device__ __forceinline__ void sum_heads(int i, Accumulator *acc, int slot, bool last) {
+        wgmma_wait<LATER>();
 #pragma unroll
-        for (int i = 0; i < Mma::REGISTERS; i++)
-            wgmma_pin(acc[i]);
-        if (next_slot == SLOTS - CHUNK_SLOTS)
+        for (int r = 0; r < Mma::REGISTERS; r++)
+            wgmma_pin(acc[r]);
+        if (LATER == 0 && last)
             release(full0 + static_cast<u32>(kv.stage) * 16 + 8);
 #pragma unroll
         for (int s = 0; s < CHUNK_SLOTS; s++)
-            sums[s] = head_sum<NUM_HEADS>(acc, s, weights, next_slot + s);
+            sums[i].heads[s] = head_sum<NUM_HEADS>(acc, s, weights, slot + s);
     }
 
-    __device__ __forceinline__ void score_tile(int next_token) {
+    /* Multiplies and sums IN_FLIGHT products of a stage, from number `first` on; meanwhile those before them are stored. There
+     * may be none: then their stores are off, rather than branched around, because ptxas serialises wgmmas that are in flight
+     * over a branch (advice C7518). */
+    __device__ __forceinline__ void score_products(int first, int next_token, const float (&scales)[TILES]) {
+        Accumulator acc[IN_FLIGHT][Mma::REGISTERS];
+        wgmma_fence();
+#pragma unroll
+        for (int i = 0; i < IN_FLIGHT; i++)
+            multiply(acc[i], (first + i) / CHUNKS, slot_of(first + i));
+#pragma unroll
+        for (int i = 0; i < IN_FLIGHT; i++)
+            store_sums(sums[i], slot_of(first + PRODUCTS - IN_FLIGHT + i));
+#pragma unroll
+        for (int i = 0; i < IN_FLIGHT; i++) {
+            const int tile = (first + i) / CHUNKS;
+            sums[i].scale = scales[TILES == 1 ? 0 : tile];
+            sums[i].token = next_token + tile * tile_step();
+            if (!UNROLLED && STAGE_TILES > 1 && sums[i].token >= end_token)
+                sums[i].token = NO_TOKEN;
+        }
+        const bool last = first + IN_FLIGHT == PRODUCTS;
+        if constexpr (IN_FLIGHT == 2)
+            sum_heads<1>(0, acc[0], slot_of(first), false);
+        sum_heads<0>(IN_FLIGHT - 1, acc[IN_FLIGHT - 1], slot_of(first + IN_FLIGHT - 1), last);
+    }
+
+    __device__ __forceinline__ void score_stage(int next_token) {
         mbarrier_wait(full0 + static_cast<u32>(kv.stage) * 16, kv.parity);
-        float next_scale;
-        asm volatile("ld.shared.f32 %0, [%1];"
-                     : "=f"(next_scale)
-                     : "r"(scale0 + static_cast<u32>(kv.stage) * (SCALE_FLOATS * 4))
-                     : "memory");
-        if constexpr (CHUNKS == 1) {
-            score_chunk(0, next_token, next_scale);
+        float scales[TILES];
+#pragma unroll
+        for (int tile = 0; tile < TILES; tile++)
+            asm volatile("ld.shared.f32 %0, [%1];"
+                         : "=f"(scales[tile])
+                         : "r"(scale0 + static_cast<u32>(kv.stage * STAGE_TILES + tile) * (SCALE_FLOATS * 4))
+                         : "memory");
+        if constexpr (UNROLLED) {
+#pragma unroll
+            for (int first = 0; first < PRODUCTS; first += IN_FLIGHT)
+                score_products(first, next_token, scales);
         } else {
 #pragma unroll 1
-            for (int next_slot = 0; next_slot < SLOTS; next_slot += CHUNK_SLOTS)
-                score_chunk(next_slot, next_token, next_scale);
+            for (int first = 0; first < PRODUCTS; first += IN_FLIGHT)
+                score_products(first, next_token, scales);
         }
         kv.advance(args.stages);
     }
@@ -287,8 +351,9 @@ struct Scorer {
         const int lane_slot = first_slot + (upper_slot() ? 1 : 0);
         const int r = tile_row();
         full0 = layout.full(0);
-        scale0 = layout.scales(0) + (r / BOX_TOKENS * BOX_SCALE_PITCH + r % BOX_TOKENS) * 4;
-        k0 = wgmma_descriptor_low<HEAD_DIM>(layout.k(0));
+        scale0 = layout.scales(0) +
+                 (first_tile * SCALE_FLOATS + r / BOX_TOKENS * BOX_SCALE_PITCH + r % BOX_TOKENS) * 4;
+        k0 = wgmma_descriptor_low<HEAD_DIM>(layout.k(0) + first_tile * K_BYTES);
         keep(full0);
         keep(scale0);
         keep(k0);
@@ -298,31 +363,38 @@ struct Scorer {
             if (note.tiles == 0)
                 break;
             weights.load(shared_pointer<float>(layout.weights(q.stage)) + first_slot * NUM_HEADS, NEXT_N - 1 - first_slot);
+            end_token = note.token + note.tiles * tile_step();
             limits = shared_pointer<int>(layout.limits(q.stage)) + lane_slot;
             row = args.out + (static_cast<i64>(note.request) * NEXT_N + lane_slot) * args.out_stride;
-            if (HELD) {
+            if (UNROLLED) {
 #pragma unroll
-                for (int s = 0; s < CHUNK_SLOTS; s += 2) {
-                    u32 limit = static_cast<u32>(limits[s]);
+                for (int pair = 0; pair < CHUNKS * CHUNK_PAIRS; pair++) {
+                    const int slot = pair / CHUNK_PAIRS * CHUNK_SLOTS + pair % CHUNK_PAIRS * 2;
+                    const int own_limit = limits[min(slot, NEXT_N - 1 - lane_slot)]; /* of no slot: any */
+                    u32 limit = static_cast<u32>(STAGE_TILES == 1 ? own_limit : min(own_limit, end_token));
                     keep(limit);
-                    held_limits[s / 2] = static_cast<int>(limit);
-                    held_rows[s / 2] = row + s * args.out_stride;
-                    keep(held_rows[s / 2]);
+                    held_limits[pair] = static_cast<int>(limit);
+                    held_rows[pair] = row + slot * args.out_stride;
+                    keep(held_rows[pair]);
                 }
             }
             q0 = wgmma_descriptor_low<HEAD_DIM>(layout.q(q.stage) + static_cast<u32>(first_slot * NUM_HEADS * HEAD_DIM));
             keep(q0);
-            slot = 0;
-            token = NO_TOKEN;
-            scale = 0.f;
 #pragma unroll
-            for (int s = 0; s < CHUNK_SLOTS; s++)
-                sums[s] = RowPair{0.f, 0.f};
+            for (int i = 0; i < IN_FLIGHT; i++) {
+                sums[i].token = NO_TOKEN;
+                sums[i].scale = 0.f;
+#pragma unroll
+                for (int s = 0; s < CHUNK_SLOTS; s++)
+                    sums[i].heads[s] = RowPair{0.f, 0.f};
+            }
 
-            int next_token = note.token + tile_row();
-            for (int tile = 0; tile < note.tiles; tile++, next_token += args.ctas_per_sm * TILE_TOKENS)
-                score_tile(next_token);
-            store_sums();
+            int next_token = note.token + first_tile * tile_step() + r;
+            for (int tile = 0; tile < note.tiles; tile += STAGE_TILES, next_token += STAGE_TILES * tile_step())
+                score_stage(next_token);
+#pragma unroll
+            for (int i = 0; i < IN_FLIGHT; i++)
+                store_sums(sums[i], slot_of(PRODUCTS - IN_FLIGHT + i));
             mbarrier_arrive(layout.q_empty(q.stage)); /* by every lane, as all have read the note */
         }
     }
@@ -342,7 +414,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, MAX_CTAS_PER_SM)
     }
     if (warp == 1) {
         for (int i = lane_id(); i < args.stages; i += 32) {
-            mbarrier_init(layout.full(i), 1);
+            mbarrier_init(layout.full(i), STAGE_TILES);
             mbarrier_init(layout.empty(i), MATH_WARPS);
         }
         if (lane_id() < Q_STAGES) {
@@ -356,10 +428,10 @@ extern "C" __global__ void __launch_bounds__(THREADS, MAX_CTAS_PER_SM)
     grid_dependency_trigger();
 
     /* Lengths: few are read by the producer alone, more are summed in chunks by the whole CTA. */
-    Producer<Loader> producer{args, Loader{arguments, layout}};
+    Producer<Loader> producer{args, Loader{arguments, layout, warp - MATH_WARPS}, warp - MATH_WARPS};
     int *chunk_tiles = shared_pointer<int>(layout.chunk_tiles());
     int chunk_length = 32, chunks = 0;
-    if (warp == MATH_WARPS)
+    if (warp >= MATH_WARPS && warp < MATH_WARPS + STAGE_TILES)
         producer.prepare();
     if (!producer.holds_lengths() && args.schedule == nullptr) {
         chunk_length = chunk_length_of(args.batch);
@@ -369,10 +441,15 @@ extern "C" __global__ void __launch_bounds__(THREADS, MAX_CTAS_PER_SM)
     }
     __syncthreads();
 
-    if (warp == MATH_WARPS) {
-        producer.run(chunk_tiles, chunk_length, chunks);
+    if (warp >= MATH_WARPS) {
+        if constexpr (MATH_REGISTERS != 0)
+            give_registers<PRODUCER_REGISTERS>();
+        if (warp < MATH_WARPS + STAGE_TILES)
+            producer.run(chunk_tiles, chunk_length, chunks);
     } else {
-        Scorer{args, layout, warp / 4 * Scorer::SLOTS}.run();
+        if constexpr (MATH_REGISTERS != 0)
+            take_registers<MATH_REGISTERS>();
+        Scorer{args, layout, warp / 4 / SLOT_GROUPS * Scorer::TILES, warp / 4 % SLOT_GROUPS * Scorer::SLOTS}.run();
         if (args.clean_until > 0)
             clean_rows(args, thread, 32 * MATH_WARPS);
     }

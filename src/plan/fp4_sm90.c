@@ -9,20 +9,24 @@
 
 enum {
     TILE_TOKENS = 64,
-    THREADS = 160,     /* a math warpgroup and a producer warp */
-    MAX_COLUMNS = 192, /* of one wgmma: half as many accumulators leave room for a tile's expanded keys */
-    MIN_STAGES = 4,    /* below, loads no longer cover the latency of memory */
-    GOOD_STAGES = 6,   /* a second Q stage must leave so many */
-    SHIFT_TABLE_BYTES = 128,
+    MAX_COLUMNS = 128, /* of one wgmma */
+    MIN_STAGES = 3,    /* below, loads no longer cover the latency of memory */
+    GOOD_STAGES = 4,   /* a second Q stage must leave so many */
     CHUNK_TABLE_BYTES = 512 * 4,
 };
 
 /* How the work of a CTA is divided. */
 typedef struct cta_shape {
+    int warpgroups;      /* that do math, each with a tile of every stage; producer warps come on top */
     int slots_per_chunk; /* query slots whose heads form the N of one wgmma */
     int chunks;
     int q_stages;
 } cta_shape;
+
+/* Of a head, as the template makes it: two float16 numbers and a zero for the tensor cores, which sum 16-bit scores. */
+static int weight_bytes(const attns_problem *p) {
+    return p->out_dtype == ATTNS_DTYPE_F32 ? 4 : 3 * 2;
+}
 
 /* Shared memory of one CTA apart from its KV stages; laid out as in the template. */
 static int fixed_bytes(const attns_problem *p, const cta_shape *shape) {
@@ -32,41 +36,39 @@ static int fixed_bytes(const attns_problem *p, const cta_shape *shape) {
     const int loaded =
         heads * (p->head_dim / 2 + 2 * 4) + attns_round_up(p->next_n * 4, 16); /* queries, scales, weights */
     const int note_and_barriers = 32;
-    const int made =
-        expanded_heads * 2 * 4 + 2 * attns_round_up(expanded_slots * 4, 16); /* shifts and weights, slots */
-    return attns_round_up(expanded_heads * p->head_dim, 1024) + shape->q_stages * (loaded + note_and_barriers) + made +
-           SHIFT_TABLE_BYTES + CHUNK_TABLE_BYTES;
+    const int made = expanded_heads * (4 + weight_bytes(p)) + 2 * attns_round_up(expanded_slots * 4, 16);
+    return attns_round_up(attns_round_up(expanded_heads * p->head_dim, 1024) +
+                              shape->q_stages * (loaded + note_and_barriers) + made + CHUNK_TABLE_BYTES,
+                          128);
 }
 
-static int stage_bytes(const attns_problem *p) {
+/* Numbers, scales, barriers; TMA writes to multiples of 128 bytes. */
+static int stage_bytes(const attns_problem *p, int tiles) {
     const int box_tokens = p->block_size < TILE_TOKENS ? p->block_size : TILE_TOKENS;
     const int scales = (p->kv_sf_interleaved ? p->block_size : box_tokens) * (p->head_dim / 32);
-    const int pitch = scales < 128 ? 128 : scales; /* TMA writes to multiples of 128 bytes */
-    return TILE_TOKENS * p->head_dim / 2 + TILE_TOKENS / box_tokens * pitch + 16;
+    const int pitch = scales < 128 ? 128 : scales;
+    return tiles * (TILE_TOKENS * p->head_dim / 2 + TILE_TOKENS / box_tokens * pitch) + 128;
 }
 
-static int stages_that_fit(const attns_problem *p, const attns_target *target, const cta_shape *shape,
-                           int ctas_per_sm) {
+static int stages_that_fit(const attns_problem *p, const attns_target *target, const cta_shape *shape) {
     const attns_plan plan = {
-        .target = *target, .shared_fixed = fixed_bytes(p, shape), .shared_per_stage = stage_bytes(p)};
-    return attns_plan_stages(&plan, ctas_per_sm);
+        .target = *target, .shared_fixed = fixed_bytes(p, shape), .shared_per_stage = stage_bytes(p, shape->warpgroups)};
+    return attns_plan_stages(&plan, 1);
 }
 
-/* Measured on an H200: as many CTAs on an SM as registers allow, as each of them waits for memory, shuffles and
- * products most of the time. A quarter of an SM has 512 registers for each lane, which its warps share; so with CTAs of
- * 5 warps a thread has 168 if two share an SM, 128 if three do, 96 if four do. */
+/* Measured on an H200: one CTA an SM of as many math warpgroups as registers allow, so that they share a request's expanded
+ * queries and keep pace with each other. */
 static cta_shape choose_shape(const attns_problem *p, attns_plan *plan) {
     cta_shape shape = {.q_stages = 1};
     shape.slots_per_chunk = attns_slots_per_wgmma(p->num_heads, p->next_n, MAX_COLUMNS);
     shape.chunks = attns_divide_up(p->next_n, shape.slots_per_chunk);
-    plan->min_ctas_per_sm = stages_that_fit(p, &plan->target, &shape, 2) >= MIN_STAGES ? 2 : 1;
-    const int columns = shape.slots_per_chunk * p->num_heads;
-    int most = columns <= 64 ? 4 : columns <= 128 ? 3 : 2;
-    while (most > plan->min_ctas_per_sm && stages_that_fit(p, &plan->target, &shape, most) < MIN_STAGES)
-        most--;
-    plan->max_ctas_per_sm = plan->min_ctas_per_sm == 1 ? 1 : most;
-    const cta_shape two_stages = {shape.slots_per_chunk, shape.chunks, 2};
-    if (stages_that_fit(p, &plan->target, &two_stages, plan->max_ctas_per_sm) >= GOOD_STAGES)
+    shape.warpgroups = shape.slots_per_chunk * p->num_heads <= 64 ? 4 : 3;
+    while (shape.warpgroups > 1 && stages_that_fit(p, &plan->target, &shape) < MIN_STAGES)
+        shape.warpgroups--;
+    plan->min_ctas_per_sm = plan->max_ctas_per_sm = 1;
+    cta_shape two_stages = shape;
+    two_stages.q_stages = 2;
+    if (stages_that_fit(p, &plan->target, &two_stages) >= GOOD_STAGES)
         shape = two_stages;
     return shape;
 }
@@ -75,10 +77,10 @@ attns_status attns_plan_fp4_sm90(const attns_problem *p, attns_plan *plan) {
     const cta_shape shape = choose_shape(p, plan);
     plan->template_file = "fp4_paged_mqa_logits_sm90.cu";
     plan->entry = "fp4_paged_mqa_logits";
-    plan->threads = THREADS;
+    plan->threads = (128 + 32) * shape.warpgroups;
     plan->tile_tokens = TILE_TOKENS;
     plan->shared_fixed = fixed_bytes(p, &shape);
-    plan->shared_per_stage = stage_bytes(p);
+    plan->shared_per_stage = stage_bytes(p, shape.warpgroups);
     plan->min_stages = 2;
     plan->max_stages = attns_plan_stages(plan, plan->min_ctas_per_sm);
 
@@ -86,7 +88,7 @@ attns_status attns_plan_fp4_sm90(const attns_problem *p, attns_plan *plan) {
     const int accumulators = columns / 2;
     const int keys = p->head_dim / 8;
     const int weights = columns / 4;
-    const bool room_for_weights = plan->max_ctas_per_sm <= 2 && accumulators + keys + weights <= 112;
+    const bool room_for_weights = accumulators + keys + weights <= 72;
     char a_operands[64], b_operand[16];
     snprintf(a_operands, sizeof a_operands, "{%%%d, %%%d, %%%d, %%%d}", accumulators, accumulators + 1,
              accumulators + 2, accumulators + 3);
@@ -95,6 +97,7 @@ attns_status attns_plan_fp4_sm90(const attns_problem *p, attns_plan *plan) {
     attns_plan_set_int(plan, "HEAD_DIM", p->head_dim);
     attns_plan_set_int(plan, "BLOCK_SIZE", p->block_size);
     attns_plan_set_int(plan, "NEXT_N", p->next_n);
+    attns_plan_set_int(plan, "MATH_WARPGROUPS", shape.warpgroups);
     attns_plan_set_int(plan, "MAX_CTAS_PER_SM", plan->max_ctas_per_sm);
     attns_plan_set_int(plan, "Q_STAGES", shape.q_stages);
     attns_plan_set_int(plan, "CHUNK_SLOTS", shape.slots_per_chunk);

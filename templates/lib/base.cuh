@@ -15,6 +15,40 @@ __device__ __forceinline__ int lane_id() {
     return static_cast<int>(threadIdx.x & 31u);
 }
 
+/* The same, not computed ahead of time and kept where registers are short. */
+__device__ __forceinline__ int lane_id_here() {
+    int lane;
+    asm volatile("mov.u32 %0, %%laneid;" : "=r"(lane));
+    return lane;
+}
+
+/* Reads shared memory at an address, which costs no conversion to a pointer; after whatever was waited for. */
+template <class T> __device__ __forceinline__ T load_shared(u32 address);
+
+template <> __device__ __forceinline__ unsigned short load_shared<unsigned short>(u32 address) {
+    unsigned short x;
+    asm volatile("ld.shared.u16 %0, [%1];" : "=h"(x) : "r"(address) : "memory");
+    return x;
+}
+template <> __device__ __forceinline__ u32 load_shared<u32>(u32 address) {
+    u32 x;
+    asm volatile("ld.shared.u32 %0, [%1];" : "=r"(x) : "r"(address) : "memory");
+    return x;
+}
+template <> __device__ __forceinline__ uint2 load_shared<uint2>(u32 address) {
+    uint2 x;
+    asm volatile("ld.shared.v2.u32 {%0, %1}, [%2];" : "=r"(x.x), "=r"(x.y) : "r"(address) : "memory");
+    return x;
+}
+template <> __device__ __forceinline__ uint4 load_shared<uint4>(u32 address) {
+    uint4 x;
+    asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(x.x), "=r"(x.y), "=r"(x.z), "=r"(x.w)
+                 : "r"(address)
+                 : "memory");
+    return x;
+}
+
 /* Keeps a value in a register that the compiler would rather compute anew at every use. */
 __device__ __forceinline__ void keep(u32 &x) {
     asm volatile("" : "+r"(x));

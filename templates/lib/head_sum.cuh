@@ -59,15 +59,14 @@ __device__ __forceinline__ u32 columns_f16x2(const u32 *acc, int j, int half) {
     return acc[2 * j + half];
 }
 
-/* The weights of SLOTS query slots for the heads that one lane sums, in registers while they fit: shared memory is busy
- * feeding the tensor cores, and a load waits long. */
-template <int HEADS, int SLOTS, bool RAGGED> struct HeadWeights {
+/* The weights of SLOTS query slots for the heads that one lane sums, the first HELD pairs of them in registers: shared
+ * memory is busy feeding the tensor cores, and a load waits long. */
+template <int HEADS, int SLOTS, bool RAGGED, int HELD = WEIGHTS_IN_REGISTERS ? SLOTS * HEADS / 8 : 0> struct HeadWeights {
     static constexpr int PAIRS = HEADS / 8; /* of one slot */
-    static constexpr bool IN_REGISTERS = WEIGHTS_IN_REGISTERS;
 
     const float2 *shared;
     int last_slot; /* used if RAGGED: slots past it have no weights, and get those of the last one */
-    float2 held[IN_REGISTERS ? SLOTS * PAIRS : 1];
+    float2 held[HELD > 0 ? HELD : 1];
 
     __device__ __forceinline__ float2 read(int slot, int j) const {
         return shared[4 * ((RAGGED ? min(slot, last_slot) : slot) * PAIRS + j)];
@@ -75,14 +74,12 @@ template <int HEADS, int SLOTS, bool RAGGED> struct HeadWeights {
     __device__ __forceinline__ void load(const float *weights, int last) {
         shared = reinterpret_cast<const float2 *>(weights) + (threadIdx.x & 3);
         last_slot = last;
-        if (IN_REGISTERS) {
 #pragma unroll
-            for (int i = 0; i < SLOTS * PAIRS; i++)
-                held[i] = read(i / PAIRS, i % PAIRS);
-        }
+        for (int i = 0; i < HELD; i++)
+            held[i] = read(i / PAIRS, i % PAIRS);
     }
     __device__ __forceinline__ float2 get(int slot, int j) const {
-        return IN_REGISTERS ? held[slot * PAIRS + j] : read(slot, j);
+        return HELD > 0 && slot * PAIRS + j < HELD ? held[slot * PAIRS + j] : read(slot, j);
     }
 };
 

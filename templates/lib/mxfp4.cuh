@@ -9,6 +9,11 @@ __device__ __forceinline__ float power_of_two(int exponent) {
     return __int_as_float(max((exponent + 127) << 23, 1 << 22));
 }
 
+/* What a scale other than NaN means. */
+__device__ __forceinline__ float scale_value(u32 scale) {
+    return __uint_as_float(max(scale << 23, 1u << 22));
+}
+
 /* x * 2^exponent for exponents from -254 to 254, in two steps of one sign: nothing overflows or vanishes on the way that
  * the result could hold. */
 __device__ __forceinline__ float scale_by_power(float x, int exponent) {
@@ -16,29 +21,22 @@ __device__ __forceinline__ float scale_by_power(float x, int exponent) {
     return x * power_of_two(half) * power_of_two(exponent - half);
 }
 
-/* ---- As E4M3 ----
+/* ---- As E5M2 ----
  *
- * An E2M1 number times 2^(6 - shift) is an E4M3 number for shifts from 0 (6 becomes 384) to MAX_SHIFT (0.5 becomes the
- * smallest subnormal, 2^-9). So numbers whose scales differ by no more than that become E4M3 with their scales in them,
- * relative to the largest. */
+ * An E2M1 number times 2^(1 - shift) is an E5M2 number for shifts from 0 to 15. So numbers whose scales differ by no more
+ * than MAX_SHIFT powers of two become E5M2 with their scales in them, relative to the largest. That they are not larger
+ * than 12 keeps 128 products of two of them below 2^16, and that they are not shifted farther keeps products multiples of
+ * 2^-24: a float16 has room for all that. */
 
-constexpr int MAX_SHIFT = 14;
-constexpr int E4M3_BIAS = 6;
+constexpr int MAX_SHIFT = 12;
+constexpr int E5M2_BIAS = 1;
 
-/* The E4M3 bytes of {0, 0.5, 1, 1.5, 2, 3, 4, 6} * 2^(6 - shift), by code. */
-__device__ inline uint2 e4m3_table_entry(int shift) {
-    u64 bytes = 0;
-    for (int code = 1; code < 8; code++) {
-        const bool and_a_half = code >= 3 && (code & 1) != 0; /* 1.5, 3 and 6; 0.5 is a power of two */
-        const int exponent = code / 2 - 1 + E4M3_BIAS - shift;
-        const u32 byte = exponent >= -6 ? static_cast<u32>(exponent + 7) << 3 | (and_a_half ? 4u : 0u)
-                                        : ((and_a_half ? 3u : 2u) << (exponent + 9)) >> 1;
-        bytes |= static_cast<u64>(byte) << (8 * code);
-    }
-    return make_uint2(static_cast<u32>(bytes), static_cast<u32>(bytes >> 32));
+/* The E5M2 bytes of {0, 0.5, 1, 1.5, 2, 3, 4, 6} * 2^(1 - shift), by code: one power of two is 4 in a byte. */
+__device__ __forceinline__ uint2 e5m2_table(u32 shift) {
+    return make_uint2(0x42403c00u - shift * 0x04040400u, 0x4a484644u - shift * 0x04040404u);
 }
 
-struct E4m3Octet {
+struct E5m2Octet {
     u32 low, high; /* numbers 0..3 and 4..7 */
 };
 
@@ -49,8 +47,8 @@ __device__ __forceinline__ u32 permute_bytes(u32 a, u32 b, u32 selector) {
     return d;
 }
 
-/* Eight E2M1 numbers as E4M3 bytes, by a table entry. */
-__device__ __forceinline__ E4m3Octet e2m1_to_e4m3(u32 codes, uint2 table) {
+/* Eight E2M1 numbers as E5M2 bytes. */
+__device__ __forceinline__ E5m2Octet e2m1_to_e5m2(u32 codes, uint2 table) {
     const u32 magnitudes = codes & 0x77777777u;
     const u32 evens = codes << 4; /* signs of the even numbers in the highest bits of bytes, as those of the odd ones are */
     const u32 low = permute_bytes(table.x, table.y, magnitudes);

@@ -1,10 +1,14 @@
 /* SPDX-License-Identifier: MIT
- * The producer warp of the Hopper kernels: finds the share of its CTA and has a Loader load it. Needs BLOCK_SIZE,
- * MAX_CTAS_PER_SM, BOX_TOKENS and BOXES.
+ * The producer warps of the Hopper kernels: find the share of their CTA and have a Loader load it. Needs BLOCK_SIZE,
+ * MAX_CTAS_PER_SM, STAGE_TILES, BOX_TOKENS and BOXES.
  *
- * Loader: load_tile(token, blocks) and, after its first tile, load_request(note, tokens) are called by one lane, which must
- * not branch on others; tile_loaded() and request_loaded() by all lanes after it, to move on in the rings; end() by one lane
- * when all is done. A tile waits only for the tiles of requests that were announced, so the order cannot lock up. */
+ * A stage of the KV ring takes STAGE_TILES tiles of one request, fewer at its end. There are as many producer warps, each of
+ * which finds the whole share by itself and loads one tile of each stage, the first of them the requests as well.
+ *
+ * Loader: load_tile(token, blocks), or skip_tile() where a stage has no such tile, and, after its first tile,
+ * load_request(note, tokens) are called by one lane, which must not branch on others; stage_loaded() and request_loaded() by
+ * all lanes after it, to move on in the rings; end() by one lane of the first warp when all is done. A tile waits only for
+ * the tiles of requests that were announced, so the order cannot lock up. */
 
 /* What the math warpgroups must know of a request. tiles == 0 ends the work. */
 struct alignas(16) RequestNote {
@@ -23,6 +27,7 @@ template <class Loader> struct Producer {
 
     const CommonArguments &args;
     Loader loader;
+    int index; /* of this warp among the producers, and of its tile in a stage */
 
     /* Lengths of the requests 32 i + lane_id(), not clamped. Of batches up to HELD_REQUESTS. */
     int lengths[HELD];
@@ -85,9 +90,8 @@ template <class Loader> struct Producer {
             const int taken_from = max(exclusive, begin);
             while (x < stop) {
                 const int count = min(32, tiles_in_turn(x, stop));
-                issue(base, x + lane_id() * args.ctas_per_sm, count, length, inclusive, exclusive,
-                      taken_from, min(inclusive, stop));
-                x += count * args.ctas_per_sm;
+                x += args.ctas_per_sm * issue(base, x + lane_id() * args.ctas_per_sm, count, length, inclusive, exclusive,
+                                              taken_from, min(inclusive, stop));
             }
             x -= total;
             begin -= total;
@@ -95,10 +99,11 @@ template <class Loader> struct Producer {
         }
     }
 
-    /* Plans and issues `count` tiles; lane i has tile number `own` of the 32 requests at `base`. As a request, a lane has
-     * the tiles [exclusive, inclusive), of which the walk takes [taken_from, taken_to), and `length` tokens. */
-    __device__ __forceinline__ void issue(int base, int own, int count, int length, int inclusive, int exclusive,
-                                          int taken_from, int taken_to) {
+    /* Plans and issues `count` tiles, or the whole stages of them, and returns how many; lane i has tile number `own` of the
+     * 32 requests at `base`. As a request, a lane has the tiles [exclusive, inclusive), of which the walk takes
+     * [taken_from, taken_to), and `length` tokens. */
+    __device__ __forceinline__ int issue(int base, int own, int count, int length, int inclusive, int exclusive,
+                                         int taken_from, int taken_to) {
         /* Lane of the request that holds the tile: mostly the same for all. */
         int owner = __popc(__ballot_sync(FULL_WARP, inclusive <= __shfl_sync(FULL_WARP, own, 0)));
         if (__shfl_sync(FULL_WARP, inclusive, owner) <= __shfl_sync(FULL_WARP, own, count - 1)) {
@@ -127,17 +132,40 @@ template <class Loader> struct Producer {
             }
         }
         const u32 firsts = __ballot_sync(FULL_WARP, first_tile);
-        for (int turn = 0; turn < count; turn++) {
-            if (lane_id() == turn) {
-                loader.load_tile(token, blocks); /* keys first: they come from farther away than queries */
-                if (first_tile)
-                    loader.load_request(note, tokens);
+        if constexpr (STAGE_TILES == 1) {
+            for (int turn = 0; turn < count; turn++) {
+                if (lane_id() == turn) {
+                    loader.load_tile(token, blocks); /* keys first: they come from farther away than queries */
+                    if (first_tile)
+                        loader.load_request(note, tokens);
+                }
+                __syncwarp();
+                loader.stage_loaded();
+                if (firsts >> turn & 1)
+                    loader.request_loaded();
             }
-            __syncwarp();
-            loader.tile_loaded();
-            if (firsts >> turn & 1)
-                loader.request_loaded();
+        } else {
+            const int in_stage = divide_by_ctas(own - taken_from) % STAGE_TILES;
+            const bool cut = in_stage != STAGE_TILES - 1 && own + args.ctas_per_sm < taken_to; /* if this is the last lane */
+            if (__shfl_sync(FULL_WARP, cut, count - 1))
+                count -= 1 + __shfl_sync(FULL_WARP, in_stage, count - 1);
+            for (u32 leaders = __ballot_sync(FULL_WARP, in_stage == 0 && lane_id() < count); leaders != 0;) {
+                const int leader = __ffs(static_cast<int>(leaders)) - 1;
+                leaders &= leaders - 1;
+                const int end = leaders != 0 ? __ffs(static_cast<int>(leaders)) - 1 : count;
+                if (lane_id() == leader + index && lane_id() < end)
+                    loader.load_tile(token, blocks);
+                else if (lane_id() == leader && leader + index >= end)
+                    loader.skip_tile();
+                if (lane_id() == leader && first_tile && index == 0)
+                    loader.load_request(note, tokens);
+                __syncwarp();
+                loader.stage_loaded();
+                if (firsts >> leader & 1)
+                    loader.request_loaded();
+            }
         }
+        return count;
     }
 
     __device__ __forceinline__ bool holds_lengths() const {
@@ -269,7 +297,7 @@ template <class Loader> struct Producer {
                                last_tile, nullptr, 32, false});
             }
         }
-        if (lane_id() == 0)
+        if (lane_id() == 0 && index == 0)
             loader.end();
     }
 };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * Warpgroup MMA of sm_90a for E4M3 operands in shared memory, M = 64, K = 32 (PTX ISA, "wgmma.mma_async").
+ * Warpgroup MMA of sm_90a for operands of 8 bits, M = 64, K = 32 (PTX ISA, "wgmma.mma_async").
  *
  * The accumulator of lane l in warp w: row 16w + l/4 (and + 8), columns 8j + 2(l%4) + {0, 1}. With float32 register
  * 4j + e is row r, column 8j + 2q + e, and 4j + 2 + e the same of row r + 8; with float16 register 2j holds the two
@@ -30,8 +30,12 @@ __device__ __forceinline__ void wgmma_commit() {
     asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
 }
 
+/* Until all but the `LATER` last committed groups are done. */
+template <int LATER> __device__ __forceinline__ void wgmma_wait() {
+    asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(LATER) : "memory");
+}
 __device__ __forceinline__ void wgmma_wait_all() {
-    asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
+    wgmma_wait<0>();
 }
 
 /* Operand lists for an asm statement with that many accumulator registers. */
@@ -160,7 +164,7 @@ __device__ __forceinline__ void wgmma_wait_all() {
                  : WGMMA_OPERANDS_##registers(constraint, d)                                                           \
                  : "l"(a), "l"(b));
 
-/* The same with A in registers: register a[i] of lane l holds four K-adjacent bytes, 4(l%4) + {0..3} for i = 0 and 1, 16
+/* The same for E5M2 operands, with A in registers: register a[i] of lane l holds four K-adjacent bytes, 4(l%4) + {0..3} for i = 0 and 1, 16
  * more for i = 2 and 3, of row 16w + l/4 for even i, + 8 for odd. `a_list` and `b` are the operand names after the
  * accumulators: "{%32, %33, %34, %35}" and "%36". */
 #define WGMMA_DEFINE_A(type, name, n, registers, a_list, b_name)                                                       \
@@ -175,7 +179,7 @@ __device__ __forceinline__ void wgmma_wait_all() {
     };
 #define WGMMA_ASM_A(accumulate, name, n, registers, a_list, b_name, constraint)                                        \
     asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, " accumulate ", 0;\n"                                               \
-                 "wgmma.mma_async.sync.aligned.m64n" #n "k32." WGMMA_TYPE_##name ".e4m3.e4m3 {"                    \
+                 "wgmma.mma_async.sync.aligned.m64n" #n "k32." WGMMA_TYPE_##name ".e5m2.e5m2 {"                    \
                  WGMMA_NAMES_##registers                                                                            \
                  "}, " a_list ", " b_name ", p, 1, 1;\n}"                                                              \
                  : WGMMA_OPERANDS_##registers(constraint, d)                                                           \

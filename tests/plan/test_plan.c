@@ -89,7 +89,7 @@ static int value_of(const attns_plan *plan, const char *placeholder) {
 }
 
 static int total_slots(const attns_plan *plan) {
-    return value_of(plan, "CHUNK_SLOTS") * value_of(plan, "CHUNKS") * value_of(plan, "MATH_WARPGROUPS");
+    return value_of(plan, "CHUNK_SLOTS") * value_of(plan, "CHUNKS") * value_of(plan, "SLOT_GROUPS");
 }
 
 static int round_up(int a, int b) {
@@ -103,21 +103,29 @@ static void check_shape(const attns_problem *problem, const attns_plan *plan) {
     CHECK(plan, columns == value_of(plan, "CHUNK_SLOTS") * problem->num_heads);
     CHECK(plan, columns % 8 == 0 && columns >= 8 && columns <= 256);
 
-    /* Every query slot is scored, every warpgroup has one, and at most one slot is computed in vain: where next_n is
+    /* Every query slot is scored, every group of warpgroups has one, and at most one slot is computed in vain: where next_n is
      * odd and is cut into pieces of one size. */
     const int slots = total_slots(plan);
     const int wasted = slots - problem->next_n;
     CHECK(plan, wasted == 0 || wasted == 1);
     CHECK(plan, wasted == 0 || problem->next_n % 2 == 1);
-    CHECK(plan, wasted == 0 || value_of(plan, "CHUNKS") * value_of(plan, "MATH_WARPGROUPS") > 1);
-    const int warpgroups = value_of(plan, "MATH_WARPGROUPS");
-    CHECK(plan, problem->next_n > slots / warpgroups * (warpgroups - 1));
+    CHECK(plan, wasted == 0 || value_of(plan, "CHUNKS") * value_of(plan, "SLOT_GROUPS") > 1);
+    const int slot_groups = value_of(plan, "SLOT_GROUPS");
+    CHECK(plan, problem->next_n > slots / slot_groups * (slot_groups - 1));
 
-    CHECK(plan, warpgroups >= 1 && plan->threads == 32 * (4 * warpgroups + 1));
+    /* Warpgroups that have the same slots share the tiles of a stage. */
+    const int warpgroups = value_of(plan, "MATH_WARPGROUPS"), stage_tiles = value_of(plan, "STAGE_TILES");
+    CHECK(plan, slot_groups >= 1 && warpgroups >= slot_groups && warpgroups % slot_groups == 0);
+    CHECK(plan, stage_tiles % (warpgroups / slot_groups) == 0);
+    const int products = stage_tiles / (warpgroups / slot_groups) * value_of(plan, "CHUNKS");
+    CHECK(plan, value_of(plan, "IN_FLIGHT") >= 1 && value_of(plan, "IN_FLIGHT") <= 2);
+    CHECK(plan, products % value_of(plan, "IN_FLIGHT") == 0);
+    const int producers = value_of(plan, "MATH_REGISTERS") != 0 ? 4 : stage_tiles;
+    CHECK(plan, stage_tiles <= 4 && plan->threads == 32 * (4 * warpgroups + producers));
     CHECK(plan, plan->min_ctas_per_sm >= 1 && plan->min_ctas_per_sm <= plan->max_ctas_per_sm);
     const int q_stages = value_of(plan, "Q_STAGES");
     CHECK(plan, q_stages >= 1 && q_stages <= 32); /* a lane each initialises their barriers */
-    CHECK(plan, plan->family == ATTNS_FAMILY_SM90 && plan->tile_tokens == TILE_TOKENS);
+    CHECK(plan, plan->family == ATTNS_FAMILY_SM90 && plan->tile_tokens == TILE_TOKENS * stage_tiles);
 }
 
 static void test_shape(void **state) {
@@ -145,10 +153,23 @@ static void check_registers(const attns_problem *problem, const attns_plan *plan
     CHECK(plan, accumulators == (problem->acc_dtype == ATTNS_DTYPE_F16 ? columns / 4 : columns / 2));
     CHECK(plan, value_of(plan, "CHUNK_B") == accumulators + 1);
 
-    /* A lane holds the weights of two of each 8 heads, if it holds any, and two rows of each slot of the last chunk. */
-    const int weights = value_of(plan, "WEIGHTS_IN_REGISTERS") ? value_of(plan, "CHUNKS") * columns / 4 : 0;
+    /* A lane holds the weights of two of each 8 heads, or some of them, and two rows of each slot of the last chunk. In
+     * straight-line code, its address and limit of every pair of slots. */
+    const int weights = 2 * value_of(plan, "WEIGHTS_IN_REGISTERS");
+    CHECK(plan, weights >= 0 && weights <= value_of(plan, "CHUNKS") * columns / 4);
     const int sums = 2 * value_of(plan, "CHUNK_SLOTS");
-    CHECK(plan, accumulators + weights + sums + ADDRESSES_AND_COUNTERS <= registers_of_thread(plan));
+    const int in_flight = value_of(plan, "IN_FLIGHT");
+    const int math = value_of(plan, "MATH_REGISTERS"), producer = value_of(plan, "PRODUCER_REGISTERS");
+    if (math == 0) {
+        CHECK(plan, accumulators + weights + sums + ADDRESSES_AND_COUNTERS <= registers_of_thread(plan));
+        return;
+    }
+    const int warpgroups = value_of(plan, "MATH_WARPGROUPS");
+    const int pairs = value_of(plan, "CHUNKS") * ((value_of(plan, "CHUNK_SLOTS") + 1) / 2);
+    CHECK(plan, in_flight * (accumulators + sums) + weights + 3 * pairs + 8 <= math);
+    CHECK(plan, math % 8 == 0 && producer % 8 == 0 && producer >= 56 && math <= 255);
+    CHECK(plan, warpgroups * math + producer <= registers_of_thread(plan) * (warpgroups + 1));
+    CHECK(plan, producer < registers_of_thread(plan) && math > registers_of_thread(plan));
 }
 
 static void test_registers(void **state) {
@@ -164,14 +185,15 @@ typedef struct layout {
     int box_bytes, box_scale_bytes; /* of one TMA copy into `keys`, and its pitch in `scales` */
 } layout;
 
-static layout layout_of(const attns_problem *problem, int q_stages, int stages) {
+static layout layout_of(const attns_problem *problem, const attns_plan *plan, int stages) {
+    const int q_stages = value_of(plan, "Q_STAGES"), tiles = stages * value_of(plan, "STAGE_TILES");
     const int q_bytes = problem->next_n * problem->num_heads * problem->head_dim;
     const int box_tokens = problem->block_size < TILE_TOKENS ? problem->block_size : TILE_TOKENS;
     layout at = {.box_bytes = box_tokens * problem->head_dim,
                  .box_scale_bytes = 4 * (box_tokens < 32 ? 32 : box_tokens)};
     at.keys = round_up(q_stages * q_bytes, 1024);
-    at.scales = at.keys + stages * TILE_TOKENS * problem->head_dim;
-    at.barriers = at.scales + stages * (TILE_TOKENS / box_tokens) * at.box_scale_bytes;
+    at.scales = at.keys + tiles * TILE_TOKENS * problem->head_dim;
+    at.barriers = at.scales + tiles * (TILE_TOKENS / box_tokens) * at.box_scale_bytes;
     at.weights = at.barriers + stages * 16;
     at.limits = at.weights + q_stages * problem->next_n * problem->num_heads * 4;
     at.notes = at.limits + q_stages * round_up(problem->next_n * 4, 16);
@@ -192,18 +214,19 @@ static void check_shared_memory(const attns_problem *problem, const attns_plan *
     for (int ctas = plan->min_ctas_per_sm; ctas <= plan->max_ctas_per_sm; ctas++) {
         const int stages = attns_plan_stages(plan, ctas);
         CHECK(plan, stages >= plan->min_stages && stages <= plan->max_stages);
-        CHECK(plan, stages >= 4); /* fewer loads in flight do not cover the latency of memory */
+        CHECK(plan, stages * plan->tile_tokens >= 4 * TILE_TOKENS); /* fewer loads in flight do not cover the latency of memory */
         CHECK(plan, dynamic_bytes(plan, stages) <= plan->target.shared_bytes_per_block);
         CHECK(plan, ctas * (dynamic_bytes(plan, stages) + SYSTEM_BYTES) <= plan->target.shared_bytes_per_sm);
         /* Nothing that fits is left unused, but for what only lengthens the queue to memory. */
-        const int limit = plan->min_ctas_per_sm == 1 ? 32 : 40 * 1024 / (64 * problem->head_dim);
+        const int ring = plan->min_ctas_per_sm > 1 ? 40 : value_of(plan, "MATH_REGISTERS") != 0 ? 80 : 0; /* KB */
+        const int limit = ring == 0 ? 32 : ring * 1024 / (plan->tile_tokens * problem->head_dim);
         CHECK(plan, stages <= limit);
         CHECK(plan, stages == limit || dynamic_bytes(plan, stages + 1) > plan->target.shared_bytes_per_block ||
                         ctas * (dynamic_bytes(plan, stages + 1) + SYSTEM_BYTES) > plan->target.shared_bytes_per_sm);
     }
 
     for (int stages = plan->min_stages; stages <= plan->max_stages; stages++) {
-        const layout at = layout_of(problem, value_of(plan, "Q_STAGES"), stages);
+        const layout at = layout_of(problem, plan, stages);
         CHECK(plan, at.end == dynamic_bytes(plan, stages));
         /* Operands start where their swizzle pattern does; so do all slots of a Q stage. TMA writes to multiples of
          * 128 bytes, bulk copies to multiples of 16. */
@@ -224,7 +247,7 @@ static void test_shared_memory(void **state) {
 /* The kernel computes padding slots from what lies behind a stage: that has to be memory of the CTA, also with the
  * shortest ring and in the last stage. */
 static void check_reads_of_padding(const attns_problem *problem, const attns_plan *plan) {
-    const layout at = layout_of(problem, value_of(plan, "Q_STAGES"), plan->min_stages);
+    const layout at = layout_of(problem, plan, plan->min_stages);
     const int slots = total_slots(plan);
     const int last = value_of(plan, "Q_STAGES") - 1;
     const int slot_bytes = problem->num_heads * problem->head_dim;

@@ -8,7 +8,7 @@
 #include "plan/plan.h"
 #include "testing.h"
 
-enum { TILE_TOKENS = 64, MAX_COLUMNS = 192, CHUNK_TABLE_BYTES = 512 * 4, SYSTEM_BYTES = 1024, QUARTER_REGISTERS = 512 };
+enum { TILE_TOKENS = 64, MAX_COLUMNS = 128, CHUNK_TABLE_BYTES = 512 * 4, SYSTEM_BYTES = 1024, QUARTER_REGISTERS = 512 };
 
 #define CHECK(condition)                                                                                               \
     do {                                                                                                               \
@@ -36,14 +36,15 @@ static int round_up(int value, int unit) {
 static int fixed_bytes(const attns_problem *p, int q_stages, int slots) {
     const int loaded = p->next_n * p->num_heads * (p->head_dim / 2 + 4 + 4) + round_up(4 * p->next_n, 16) + 16 + 16;
     const int expanded = round_up(slots * p->num_heads * p->head_dim, 1024);
-    const int made = slots * p->num_heads * (4 + 4) + 2 * round_up(4 * slots, 16);
-    return expanded + q_stages * loaded + made + 128 + CHUNK_TABLE_BYTES;
+    const int weight = p->out_dtype == ATTNS_DTYPE_F32 ? 4 : 3 * 2;
+    const int made = slots * p->num_heads * (4 + weight) + 2 * round_up(4 * slots, 16);
+    return round_up(expanded + q_stages * loaded + made + CHUNK_TABLE_BYTES, 128);
 }
 
 static void check_plan(const attns_problem *p, const attns_plan *plan) {
     const int slots = value_of(plan, "CHUNK_SLOTS"), chunks = value_of(plan, "CHUNKS");
     const int columns = value_of(plan, "CHUNK_N"), registers = value_of(plan, "CHUNK_REGISTERS");
-    const int most = plan->max_ctas_per_sm;
+    const int warpgroups = value_of(plan, "MATH_WARPGROUPS");
 
     /* What the MMA takes, and operand numbers that follow the accumulators. */
     CHECK(columns == slots * p->num_heads && columns % 8 == 0 && columns <= MAX_COLUMNS);
@@ -55,9 +56,12 @@ static void check_plan(const attns_problem *p, const attns_plan *plan) {
     snprintf(operands, sizeof operands, "%%%d", registers + 4);
     CHECK(strcmp(text_of(plan, "CHUNK_B"), operands) == 0);
 
-    /* Accumulators and a tile's keys have room in what a thread gets if that many CTAs of 5 warps share an SM. */
-    const int per_thread = QUARTER_REGISTERS / ((most * 5 + 3) / 4) / 8 * 8;
-    CHECK(value_of(plan, "MAX_CTAS_PER_SM") == most && most >= plan->min_ctas_per_sm && plan->threads == 160);
+    /* One CTA an SM, with a producer warp for each math warpgroup. Accumulators and a tile's keys have room in what a thread
+     * gets then; of four warpgroups, after producers have given registers away. */
+    const int warps = 5 * warpgroups;
+    const int per_thread = warpgroups == 4 ? 104 : QUARTER_REGISTERS / ((warps + 3) / 4) / 8 * 8;
+    CHECK(plan->min_ctas_per_sm == 1 && plan->max_ctas_per_sm == 1 && value_of(plan, "MAX_CTAS_PER_SM") == 1);
+    CHECK(warpgroups >= 1 && warpgroups <= 4 && plan->threads == 32 * warps);
     CHECK(registers + p->head_dim / 8 + 32 <= per_thread);
 
     /* Shared memory. */
@@ -65,13 +69,12 @@ static void check_plan(const attns_problem *p, const attns_plan *plan) {
     const int scales = (p->kv_sf_interleaved ? p->block_size : box) * p->head_dim / 32;
     CHECK(plan->shared_fixed == fixed_bytes(p, value_of(plan, "Q_STAGES"), slots * chunks));
     CHECK(plan->shared_per_stage ==
-          TILE_TOKENS * p->head_dim / 2 + TILE_TOKENS / box * (scales < 128 ? 128 : scales) + 16);
-    CHECK(plan->min_stages >= 2 && plan->min_stages <= attns_plan_stages(plan, most));
-    for (int ctas = plan->min_ctas_per_sm; ctas <= most; ctas++) {
-        const int bytes = attns_plan_shared_bytes(plan, attns_plan_stages(plan, ctas));
-        CHECK(bytes <= plan->target.shared_bytes_per_block);
-        CHECK(ctas * (bytes + SYSTEM_BYTES) <= plan->target.shared_bytes_per_sm);
-    }
+          warpgroups * (TILE_TOKENS * p->head_dim / 2 + TILE_TOKENS / box * (scales < 128 ? 128 : scales)) + 128);
+    CHECK(plan->min_stages >= 2 && plan->min_stages <= plan->max_stages);
+    CHECK(plan->max_stages <= attns_plan_stages(plan, 1));
+    const int bytes = attns_plan_shared_bytes(plan, plan->max_stages);
+    CHECK(bytes <= plan->target.shared_bytes_per_block);
+    CHECK(bytes + SYSTEM_BYTES <= plan->target.shared_bytes_per_sm);
 }
 
 static void test_every_problem(void **state) {
@@ -79,14 +82,14 @@ static void test_every_problem(void **state) {
     static const int block_sizes[] = {16, 32, 64, 128, 256, 128};
     attns_target target;
     assert_int_equal(attns_target_from_arch("sm_90a", &target), ATTNS_OK);
-    for (int i = 0; i < 16 * 2 * 6 * 8; i++) {
+    for (int i = 0; i < 16 * 2 * 6 * 8 * 2; i++) {
         const attns_problem problem = {
             .kind = ATTNS_KERNEL_FP4_LOGITS,
             .num_heads = 8 + 8 * (i % 16),
             .head_dim = 64 << i / 16 % 2,
             .block_size = block_sizes[i / 32 % 6],
-            .next_n = 1 + i / 192,
-            .out_dtype = ATTNS_DTYPE_BF16,
+            .next_n = 1 + i / 192 % 8,
+            .out_dtype = i < 1536 ? ATTNS_DTYPE_BF16 : ATTNS_DTYPE_F32,
             .kv_sf_interleaved = i / 32 % 6 == 5,
         };
         attns_plan plan;

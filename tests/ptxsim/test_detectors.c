@@ -144,14 +144,6 @@ static const struct detector_case {
     {"uninitialised local memory",
      ".local .align 4 .b8 place[16];\n@@\nld.local.u32 %r3, [place+4];\nst.global.u32 [%my_out], %r3;\nret;\n", "",
      "st.local.u32 [place+4], %tid;", "undefined", 1, 32, NULL, false, 0},
-    {"an undefined half packed with a defined one",
-     "mov.u32 %r2, buffer;\n" OWN "@@\nld.shared.u16 %r5, [%r3];\nshl.b32 %r5, %r5, 16;\nand.b32 %r6, %tid, 255;\n"
-     "or.b32 %r5, %r5, %r6;\nst.global.u32 [%my_out], %r5;\nret;\n",
-     "", "st.shared.u32 [%r3], 1;", "never written", 1, 32, NULL, false, 0},
-    {"an undefined predicate that does not matter, and one that does",
-     "mov.u32 %r2, buffer;\n" OWN "ld.shared.u32 %r5, [%r3];\nsetp.eq.u32 %p1, %r5, 7;\nsetp.@@.u32 %p2, %tid, 40;\n"
-     "and.pred %p3, %p1, %p2;\n@%p3 st.global.u32 [%my_out], 1;\nret;\n",
-     "lt", "gt", "the guard is undefined", 1, 32, NULL, false, 0},
     {"uninitialised shared memory",
      "mov.u32 %r2, buffer;\n" OWN "@@\nld.shared.u32 %r5, [%r3];\nst.global.u32 [%my_out], %r5;\nret;\n", "",
      "st.shared.u32 [%r3], 1;", "never written", 1, 32, NULL, false, 0},

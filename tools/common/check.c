@@ -26,9 +26,10 @@
  * the last for what falls below the smallest float32.
  *
  * Hopper's fp4 kernel lets the FP8 tensor cores add, relative to each token's and head's largest scale, which shifts
- * exponents and nothing else: 1 becomes 2^6 at the largest scale, and numbers below 2^-12 times it are subnormal. So
- * e_h is that of fp8, with the products' scales in them and with K steps as the kernel makes them: step j takes the 8
- * dims from 8j on of each quarter of D.
+ * exponents and makes nothing subnormal. So e_h is that of fp8, with the products' scales in them and with K steps as
+ * the kernel makes them: step j takes the 8 dims from 8j on of each quarter of D. For scores of 16 bits it also rounds
+ * relu_h to float16, which is 2^-11 of it and never subnormal, and keeps weights to 16 bits or more: e_h grows by
+ * (2^-11 + 2^-16) (relu_h + e_h).
  *
  * ReLU does not enlarge an error. The float32 epilogue rounds a product and at most H sums per head:
  *     E = sum_h |w_h| e_h + (H + 4) 2^-24 sum_h |w_h| (relu_h + e_h).
@@ -362,21 +363,16 @@ static double fp8_bound(const struct logits_case *c, const float *q, const float
 static double fp4_error_on_fp8_tensor_cores(int head_dim, const float *q, const double *q_scales, const float *k,
                                             const double *k_scales) {
     const double u = 0x1p-13;
-    double acc = 0, error = 0, q_normal = 0, k_normal = 0; /* smallest normal numbers */
-    for (int g = 0; g < head_dim / GROUP; g++) {
-        q_normal = fmax(q_normal, 0x1p-12 * q_scales[g]);
-        k_normal = fmax(k_normal, 0x1p-12 * k_scales[g]);
-    }
+    double acc = 0, error = 0;
     for (int step = 0; step < head_dim / K_STEP; step++) {
         double sum = 0, magnitude = 0, largest = 0;
         for (int quarter = 0; quarter < 4; quarter++)
             for (int i = 0; i < K_STEP / 4; i++) {
                 int d = quarter * head_dim / 4 + step * K_STEP / 4 + i;
-                double a = (double)q[d] * q_scales[d / GROUP], b = (double)k[d] * k_scales[d / GROUP];
-                sum += a * b;
-                magnitude += fabs(a * b);
-                if (a * b != 0)
-                    largest = fmax(largest, fmax(fabs(a), q_normal) * fmax(fabs(b), k_normal));
+                double x = (double)(q[d] * k[d]) * q_scales[d / GROUP] * k_scales[d / GROUP];
+                sum += x;
+                magnitude += fabs(x);
+                largest = fmax(largest, fabs(x));
             }
         double before = fabs(acc) + error, m = fmax(largest, before);
         acc += sum;
@@ -412,6 +408,8 @@ static double fp4_bound(const struct logits_case *c, const float *q, const doubl
         double error = (c->head_dim + 16) * 0x1p-23 * all + c->head_dim * 0x1p-149;
         if (fp4_sums == LOGITS_FP4_ON_FP8_TENSOR_CORES)
             error += fp4_error_on_fp8_tensor_cores(c->head_dim, q, q_scales, k, k_scales);
+        if (fp4_sums == LOGITS_FP4_ON_FP8_TENSOR_CORES && c->out_dtype != ATTNS_DTYPE_F32)
+            error += (0x1p-11 + 0x1p-16) * (fmax(dot, 0) + error);
         double weight = fabs((double)w[h]);
         weighted_errors += weight * error;
         weighted_relu += weight * (fmax(dot, 0) + error);

@@ -13,13 +13,13 @@
 /* ---- Instructions, prepared (program.c) ---- */
 
 enum {
-    SIM_STEP_MOVES_PC = 1,   /* exec may change next_pc, make lanes exit or block them */
-    SIM_STEP_PROPAGATES = 2, /* a computation: undefined inputs make the result undefined, which is no fault yet */
-    SIM_STEP_ABSORBS = 4,    /* of those: and, or, where an input of zeros or ones decides alone */
-    SIM_STEP_WAITS = 8,      /* mbarrier test_wait or try_wait: false and a retry mean "not yet" */
-    SIM_STEP_EFFECT = 16,    /* others may notice it: memory, barriers, asynchronous operations */
-    SIM_STEP_ASYNC = 32,     /* may touch registers that asynchronous operations own (wgmma) */
-    SIM_STEP_SELECTS = 64    /* selp, whose result depends on the selected input alone */
+    SIM_STEP_MOVES_PC = 1,    /* exec may change next_pc, make lanes exit or block them */
+    SIM_STEP_PROPAGATES = 2,  /* a computation: undefined inputs make the result undefined, which is no fault yet */
+    SIM_STEP_ANY_DEFINED = 4, /* of those: one defined input is enough (and with false) */
+    SIM_STEP_WAITS = 8,       /* mbarrier test_wait or try_wait: false and a retry mean "not yet" */
+    SIM_STEP_EFFECT = 16,     /* others may notice it: memory, barriers, asynchronous operations */
+    SIM_STEP_ASYNC = 32,      /* may touch registers that asynchronous operations own (wgmma) */
+    SIM_STEP_SELECTS = 64     /* selp, whose result depends on the selected input alone */
 };
 
 typedef struct sim_step {
@@ -71,9 +71,6 @@ typedef struct sim_schedule {
 
 /* selp: whether the register, one of its inputs, matters for the lane. */
 bool sim_selects(sim_warp *warp, const ptx_instr *instr, int lane, int slot);
-
-/* and, or: whether the register, one of its inputs, decides the lane's result alone. */
-bool sim_absorbs(sim_warp *warp, const ptx_instr *instr, int lane, int slot);
 
 /* What a slice did, added up over a CTA's slices. */
 typedef struct sim_slice {

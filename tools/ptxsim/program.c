@@ -15,7 +15,7 @@ static const char *const without_result[] = {"bar", "barrier", "nanosleep", "set
 static const char *const with_effect[] = {"st",  "atom", "red",   "cp",    "mbarrier", "bar",       "barrier",
                                           "ret", "exit", "wgmma", "fence", "tcgen05",  "tensormap", NULL};
 
-static const char *const absorbing[] = {"and", "or", NULL};
+static const char *const any_defined[] = {"and", "or", NULL};
 
 static bool listed(const char *const *list, const char *opcode) {
     for (; *list; list++)
@@ -116,8 +116,8 @@ static void prepare(sim_step *step, const ptx_instr *instr, collector *out) {
         flags |= SIM_STEP_MOVES_PC;
     if (step->num_writes > 0 && !address && instr->gather == PTX_GATHER_NONE && strcmp(instr->opcode, "wgmma") != 0)
         flags |= SIM_STEP_PROPAGATES;
-    if (listed(absorbing, instr->opcode))
-        flags |= SIM_STEP_ABSORBS;
+    if (listed(any_defined, instr->opcode))
+        flags |= SIM_STEP_ANY_DEFINED;
     if (strcmp(instr->opcode, "selp") == 0)
         flags |= SIM_STEP_SELECTS;
     if (waits)

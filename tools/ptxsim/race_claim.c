@@ -311,18 +311,13 @@ bool race_claim_use(sim_warp *warp, const ptx_instr *instr, int slot, uint32_t l
 }
 
 /* Of a computation: the lanes whose result has a claim. */
-static uint32_t carried(sim_warp *warp, const sim_step *step, const int *slots, uint32_t mask) {
-    const uint32_t *tagged = warp->schedule->tagged;
-    uint32_t any = 0;
-    for (int i = 0; i < step->num_reads; i++)
-        any |= tagged[slots[i]] & mask;
-    for (int i = 0; i < step->num_reads && any != 0 && (step->flags & SIM_STEP_ABSORBS); i++) {
-        for (uint32_t rest = any & ~tagged[slots[i]]; rest != 0; rest &= rest - 1) {
-            if (sim_absorbs(warp, step->instr, __builtin_ctz(rest), slots[i]))
-                any &= ~(UINT32_C(1) << __builtin_ctz(rest));
-        }
+static uint32_t carried(const sim_schedule *s, const sim_step *step, const int *slots) {
+    uint32_t any = 0, every = UINT32_MAX;
+    for (int i = 0; i < step->num_reads; i++) {
+        any |= s->tagged[slots[i]];
+        every &= s->tagged[slots[i]];
     }
-    return any;
+    return step->flags & SIM_STEP_ANY_DEFINED ? any & every : any;
 }
 
 /* Adds the claims of a register's lanes to those given. Lanes often have those of the lane four before (wgmma's
@@ -352,7 +347,7 @@ static uint32_t selecting_lanes(sim_warp *warp, const sim_step *step, int slot, 
 static void carry(sim_warp *warp, const sim_step *step, uint32_t mask) {
     const sim_schedule *s = warp->schedule;
     const int *reads = s->program->slots + step->first_slot, *writes = reads + step->num_reads + step->num_unchecked;
-    const uint32_t lanes = carried(warp, step, reads, mask);
+    const uint32_t lanes = carried(s, step, reads) & mask;
     uint32_t claims[SIM_LANES];
     if (lanes != 0)
         memset(claims, 0, sizeof(claims));

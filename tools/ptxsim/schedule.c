@@ -118,32 +118,6 @@ bool sim_selects(sim_warp *warp, const ptx_instr *instr, int lane, int slot) {
            (predicate->kind == PTX_OPERAND_REGISTER && predicate->slot == slot);
 }
 
-bool sim_absorbs(sim_warp *warp, const ptx_instr *instr, int lane, int slot) {
-    const bool is_and = instr->opcode[0] == 'a';
-    for (int i = 1; i < instr->num_operands; i++) {
-        const ptx_operand *operand = &instr->operands[i];
-        if (operand->kind != PTX_OPERAND_REGISTER || operand->slot != slot)
-            continue;
-        const uint64_t value = sim_operand(warp, operand, lane);
-        const unsigned width = operand->width > 0 ? (unsigned)operand->width : 64;
-        if (value == (is_and ? 0 : UINT64_MAX >> (64 - width)))
-            return true;
-    }
-    return false;
-}
-
-/* Lanes in which a defined input decides. */
-static uint32_t absorbed(sim_warp *warp, const sim_step *step, const int *slots, uint32_t mask) {
-    uint32_t decided = 0;
-    for (int i = 0; i < step->num_reads; i++) {
-        for (uint32_t rest = mask & warp->schedule->written[slots[i]]; rest; rest &= rest - 1) {
-            const int lane = lowest_lane(rest);
-            decided |= (uint32_t)sim_absorbs(warp, step->instr, lane, slots[i]) << lane;
-        }
-    }
-    return decided;
-}
-
 /* Lanes whose selected input is defined. */
 static uint32_t selected_defined(sim_warp *warp, const sim_step *step, const int *slots, uint32_t mask) {
     uint32_t defined = mask;
@@ -177,8 +151,8 @@ static sim_result check_registers(sim_warp *warp, const sim_step *step, uint32_t
     if (every == mask)
         return SIM_DONE;
     if (step->flags & SIM_STEP_PROPAGATES) {
-        if (step->flags & SIM_STEP_ABSORBS)
-            *defined |= absorbed(warp, step, slots, mask & any & ~every);
+        if (step->flags & SIM_STEP_ANY_DEFINED)
+            *defined = any & mask;
         else if (step->flags & SIM_STEP_SELECTS)
             *defined = selected_defined(warp, step, slots, mask);
         return SIM_DONE;

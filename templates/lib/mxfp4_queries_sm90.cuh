@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: MIT
+ * Queries of fp4_paged_mqa_logits_sm90.cu: packed numbers, scales and weights become what tiles are multiplied with. */
+
+/* Makes of the loaded queries what the tiles are multiplied with. Called by all math warps. */
+struct QueryExpander {
+    const Layout &layout;
+    int stage;
+
+    static constexpr int LANE_HEADS = (NUM_HEADS + 31) / 32;
+    /* The largest weight of a slot, times the scale of its head, becomes 2^TOP or more, below 2^(TOP + 1). */
+    static constexpr int TOP = 14;
+    /* Smaller ones, other than 0, would lose digits. */
+    static constexpr float MIN_WEIGHT = SUMS_ON_TENSOR_CORES ? 0x1p-20f : 0x1p-90f;
+    /* Of a product of E5M2 operands: E5M2_BIAS of both, and the doubled ReLU. */
+    static constexpr int PRODUCT_BIAS = 2 * E5M2_BIAS + (SUMS_ON_TENSOR_CORES ? 0 : 1);
+    /* With powers of a slot in this range a sum of products, which is between 2^-45 and 2^38, neither overflows nor loses
+     * digits before it is multiplied with the token's scale, too. */
+    static constexpr int MAX_POWER = 80;
+    static constexpr int NO_EXPONENT = -1000;
+
+    __device__ __forceinline__ static int scale_of(u32 scales, int group) {
+        return static_cast<int>(scales >> (8 * group) & 255);
+    }
+
+    /* A group of zeros needs no scale. */
+    __device__ __forceinline__ bool is_zero(int source, int head, int group) const {
+        const u32 *words = shared_pointer<u32>(layout.q(stage) + (source * NUM_HEADS + head) * ROW_BYTES + 16 * group);
+        return ((words[0] | words[1] | words[2] | words[3]) & 0x77777777u) == 0;
+    }
+
+    /* The largest scale of a head, and how far the others are below it; false: it is wild. */
+    __device__ __forceinline__ bool read_scales(int source, int head, int &largest, u32 &shifts) const {
+        const u32 scales = shared_pointer<u32>(layout.q_scales(stage))[source * NUM_HEADS + head];
+        bool tame = true;
+        u32 zeros = 0;
+        largest = 0;
+#pragma unroll
+        for (int group = 0; group < GROUPS; group++) {
+            const bool zero = is_zero(source, head, group);
+            tame = tame && scale_of(scales, group) != NAN_SCALE;
+            zeros |= (zero ? 1u : 0u) << group;
+            largest = max(largest, zero ? 0 : scale_of(scales, group));
+        }
+        shifts = 0;
+#pragma unroll
+        for (int group = 0; group < GROUPS; group++) {
+            const int shift = zeros >> group & 1 ? 0 : largest - scale_of(scales, group);
+            tame = tame && shift <= MAX_SHIFT;
+            shifts |= static_cast<u32>(shift & 15) << (8 * group);
+        }
+        return tame;
+    }
+
+    /* e with 2^e <= |x| < 2^(e + 1). */
+    __device__ __forceinline__ static int exponent_of(float x) {
+        const bool subnormal = fabsf(x) < 0x1p-126f;
+        const u32 bits = __float_as_uint(fabsf(subnormal ? x * 0x1p64f : x));
+        return static_cast<int>(bits >> 23) - 127 - (subnormal ? 64 : 0);
+    }
+
+    /* One warp: exponent, weights and limit of a slot. */
+    __device__ __forceinline__ void prepare_slot(int slot) const {
+        const int source = min(slot, NEXT_N - 1);
+        float weights[LANE_HEADS];
+        int largest[LANE_HEADS];
+        bool tame = true;
+        int top = NO_EXPONENT;
+#pragma unroll
+        for (int i = 0; i < LANE_HEADS; i++) {
+            const int head = 32 * i + lane_id();
+            weights[i] = 0.f;
+            largest[i] = 0;
+            if (head < NUM_HEADS) {
+                u32 shifts;
+                tame = read_scales(source, head, largest[i], shifts) && tame;
+                shared_pointer<u32>(layout.shifts())[slot * NUM_HEADS + head] = shifts;
+                weights[i] = shared_pointer<float>(layout.weights(stage))[source * NUM_HEADS + head];
+                tame = tame && fabsf(weights[i]) < __int_as_float(0x7f800000);
+                top = max(top, weights[i] == 0.f ? NO_EXPONENT : exponent_of(weights[i]) + largest[i]);
+            }
+        }
+        top = __reduce_max_sync(FULL_WARP, top);
+#pragma unroll
+        for (int i = 0; i < LANE_HEADS; i++) {
+            const int head = 32 * i + lane_id();
+            const float scaled = scale_by_power(weights[i], largest[i] - top + TOP);
+            tame = tame && (weights[i] == 0.f || fabsf(scaled) >= MIN_WEIGHT);
+            weights[i] = fabsf(scaled) < 0x1p15f ? scaled : 0.f; /* not so: NaN and infinity */
+            if (head < NUM_HEADS)
+                store_weight(slot, head, weights[i]);
+        }
+        const int power = top == NO_EXPONENT ? 0 : top - 127 - TOP - PRODUCT_BIAS;
+        tame = __all_sync(FULL_WARP, tame) && power >= -MAX_POWER && power <= MAX_POWER;
+        if (lane_id() == 0) {
+            const int limit = shared_pointer<int>(layout.limits(stage))[source];
+            shared_pointer<float>(layout.powers())[slot] = power_of_two(clamp(power, -MAX_POWER, MAX_POWER));
+            shared_pointer<int>(layout.tame_limits())[slot] = tame && slot < NEXT_N ? limit : 0;
+        }
+    }
+
+    __device__ __forceinline__ void store_weight(int slot, int head, float weight) const {
+        u32 *row = shared_pointer<u32>(layout.made_weights()) + slot * Layout::MADE_WEIGHTS_WORDS;
+        if constexpr (SUMS_ON_TENSOR_CORES)
+            SplitWeights<NUM_HEADS>::store(row, head, split_weight(weight));
+        else
+            row[head] = __float_as_uint(weight);
+    }
+
+    /* One lane: its part of a row of B, K-major and swizzled over its own width as TMA would. */
+    __device__ __forceinline__ void expand(int slot, int head, int quad_lane) const {
+        const int source = min(slot, NEXT_N - 1);
+        const int row = slot * NUM_HEADS + head;
+        const u32 shift = shared_pointer<u32>(layout.shifts())[row] >> (8 * group_of(quad_lane)) & 15;
+        const uint2 table = e5m2_table(shift);
+        u32 words[LANE_WORDS];
+        load_words(words, layout.q(stage) + (source * NUM_HEADS + head) * ROW_BYTES, quad_lane);
+        const int flip = HEAD_DIM == 128 ? row & 7 : row >> 1 & 3; /* of the 16-byte chunks */
+        u32 *destination = shared_pointer<u32>(layout.expanded() + row * HEAD_DIM);
+#pragma unroll
+        for (int step = 0; step < STEPS; step++) {
+            const E5m2Octet bytes = e2m1_to_e5m2(words[step], table);
+            destination[4 * (2 * step ^ flip) + quad_lane] = bytes.low;
+            destination[4 * ((2 * step + 1) ^ flip) + quad_lane] = bytes.high;
+        }
+    }
+
+    __device__ __forceinline__ void run(int thread) const {
+        for (int slot = thread / 32; slot < SLOTS; slot += MATH_WARPS)
+            prepare_slot(slot);
+        named_barrier_sync(1, MATH_THREADS);
+        for (int unit = thread; unit < SLOTS * NUM_HEADS * 4; unit += MATH_THREADS)
+            expand(unit / (4 * NUM_HEADS), unit / 4 % NUM_HEADS, unit % 4);
+        fence_async_shared();
+        named_barrier_sync(1, MATH_THREADS);
+    }
+};
