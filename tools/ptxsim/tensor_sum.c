@@ -22,10 +22,10 @@ double tensor_sum(const tensor_term *terms, size_t count, int bits) {
     if (largest == INT_MIN || !isfinite(sum))
         return sum;
     const double units = ldexp(1, bits - largest);
-    double cut = 0; /* in units: at most 2^50 times a few dozen terms */
+    int64_t cut = 0; /* in units: at most 2^50 times a few dozen terms */
     for (size_t i = 0; i < count; i++)
-        cut += trunc(terms[i].value * units);
-    return cut / units;
+        cut += (int64_t)(terms[i].value * units);
+    return (double)cut / units;
 }
 
 uint32_t tensor_f32(double sum, int fraction) {
