@@ -9,7 +9,7 @@
  * normalised, and all terms, the accumulator among them, are cut there; the exact sum of what is left is cut to an f32,
  * or rounded to the nearest f16. `hopper` is what an H200 has:
  *
- *   mma, wgmma of f16, bf16, tf32   25 bits below the largest exponent
+ *   mma, wgmma of f16, bf16, tf32   25 bits below the largest exponent (wgmma of tf32 has not been compared)
  *   wgmma of e4m3, e5m2             13; an f32 result keeps 13 bits of fraction
  *   mma of e4m3, e5m2               two products of f16, of K % 4 = 0, 1 and then of 2, 3; C is added last
  *
