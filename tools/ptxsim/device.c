@@ -80,9 +80,14 @@ static bool read_number(const char *variable, int min, int max, int otherwise, i
 
 static bool read_tensor_bits(device_model *model, char *error, size_t error_size) {
     const char *text = getenv("PTXSIM_TENSOR_BITS");
-    if (!text || strcmp(text, "hopper") != 0)
-        return read_number("PTXSIM_TENSOR_BITS", TENSOR_MIN_BITS, TENSOR_MAX_BITS, TENSOR_EXACT, &model->tensor_bits,
-                           error, error_size);
+    if (!text || strcmp(text, "hopper") != 0) {
+        if (read_number("PTXSIM_TENSOR_BITS", TENSOR_MIN_BITS, TENSOR_MAX_BITS, TENSOR_EXACT, &model->tensor_bits,
+                        error, error_size))
+            return true;
+        snprintf(error, error_size, "PTXSIM_TENSOR_BITS: '%s', accepted: %d to %d, hopper", text, TENSOR_MIN_BITS,
+                 TENSOR_MAX_BITS);
+        return false;
+    }
     model->tensor_bits = TENSOR_HOPPER;
     if (model->compute_capability == 90)
         return true;
