@@ -454,7 +454,8 @@ struct Scorer {
             own_power = lane_slot < CHUNK_SLOTS ? shared_pointer<float>(layout.powers())[lane_slot] : 0.f;
         }
         row = args.out + (static_cast<i64>(note.request) * NEXT_N + lane_slot) * args.out_stride;
-        keep(row);
+        if (CHUNKS == 1)
+            keep(row);
         next_own_token = note.token + own_tile() * args.ctas_per_sm * TILE_TOKENS + tile_row();
         suspicious_slot = 0;
 #pragma unroll
@@ -462,7 +463,8 @@ struct Scorer {
             if (shared_pointer<int>(layout.tame_limits())[s] != shared_pointer<int>(layout.limits(q_stage()))[s])
                 suspicious_slot = ScalePair::SUSPICIOUS;
         }
-        keep(suspicious_slot);
+        if (CHUNKS == 1)
+            keep(suspicious_slot);
         slot = 0;
         token = NO_TOKEN;
         power = 0.f;
