@@ -189,8 +189,8 @@ static void test_bulk_reductions(void **state) {
         {REDUCE("{1, 2, 3, 4}", ".and.b32"), {1, 2, 3, 0}},
         {REDUCE("{1, 0, 2, 0}", ".add.u64"), {4, 3, 5, 3}},
         {REDUCE("{1, 0, 0xffffffff, 0xffffffff}", ".min.s64"), {1, 0, 0xffffffff, 0xffffffff}},
-        /* 3 is a subnormal of f32 and, twice, of f16: 3 2^-24; 0x3c00 is 1, 0x8003 is -3 2^-24. */
-        {REDUCE("{0x3f800000, 0x80000003, 3, 0x80000000}", ".add.f32"), {0x3f800000, 0, 6, 3}},
+        /* 3 is a subnormal of f32, which is flushed, and, twice, of f16: 3 2^-24; 0x3c00 is 1, 0x8003 is -3 2^-24. */
+        {REDUCE("{0x3f800000, 0x80000003, 3, 0x80000000}", ".add.f32"), {0x3f800000, 0, 0, 0}},
         {REDUCE("{0x3c000001, 0x8003, 0x80030003, 0}", ".add.noftz.f16"), {0x3c000004, 0, 0x80030006, 3}},
         {REDUCE("{0x3c000001, 0x8003, 0x80030004, 0}", ".max.f16"), {0x3c000003, 3, 0x00000004, 3}},
         {REDUCE("{0x3f800000, 0, 0, 0}", ".add.noftz.bf16"), {0x3f800003, 3, 3, 3}},
@@ -235,14 +235,14 @@ static void test_byte_mask(void **state) {
 /* ---- Tensor maps ---- */
 
 /* Eight floats wide, four rows of 64 bytes, of `array`. */
-static void put_map(void *array, uint32_t rows_of_box, access_kind kind) {
+static void put_map(void *array, uint32_t box_width, uint32_t box_rows, access_kind kind) {
     char error[128];
     tensor_map map = {.rank = 2,
                       .element_bytes = 4,
                       .kind = (uint8_t)kind,
                       .address = (uint64_t)(uintptr_t)array,
                       .sizes = {8, 4},
-                      .boxes = {4, rows_of_box},
+                      .boxes = {box_width, box_rows},
                       .strides = {64},
                       .element_strides = {1, 1}};
     if (!tensor_map_finish(&map, error, sizeof(error)))
@@ -253,20 +253,22 @@ static void put_map(void *array, uint32_t rows_of_box, access_kind kind) {
 
 static void test_tensor_reductions(void **state) {
     (void)state;
-    put_map(out + 64, 2, ACCESS_FLOAT);
-    /* Columns 6 to 9, of which 8 and 9 lie outside; rows 3 and 4, of which 4 does. */
-    const char *body = VARS ONE "st.shared.v4.u32 [tile], {0x3f800000, 0x40000000, 1, 1};\nst.shared.v4.u32 [tile+16], "
-                                "{1, 1, 1, 1};\nfence.proxy.async;\nst.global.u32 [%out+472], 0x3f800000;\n"
-                                "st.global.u32 [%out+476], 0;\nfence.proxy.async;\nmov.u32 %r4, 6;\nmov.u32 %r5, 3;\n"
+    put_map(out + 64, 8, 2, ACCESS_FLOAT);
+    /* Columns 4 to 11, of which 8 to 11 lie outside; rows 3 and 4, of which 4 does. Two values are subnormal: zeros. */
+    const char *body = VARS ONE "st.shared.v4.u32 [tile], {0x3f800000, 0x40000000, 0x3f800000, 0};\n"
+                                "st.shared.v4.u32 [tile+16], {1, 1, 1, 1};\nst.shared.v4.u32 [tile+32], {1, 1, 1, 1};\n"
+                                "st.shared.v4.u32 [tile+48], {1, 1, 1, 1};\nfence.proxy.async;\n"
+                                "st.global.u32 [%out+464], 0x3f800000;\n"
+                                "st.global.u32 [%out+468], 0;\nfence.proxy.async;\nmov.u32 %r4, 4;\nmov.u32 %r5, 3;\n"
                                 "cp.reduce.async.bulk.tensor.2d.global.shared::cta.add.tile.bulk_group [%in, {%r4, "
                                 "%r5}], [tile];\n" GROUP END;
     check(NULL, body, NULL);
     for (size_t i = 0; i < 2048; i++)
-        assert_int_equal(out[i], i == 118 || i == 119 ? 0x40000000 : 3);
-    put_map(out + 64, 2, ACCESS_SIGNED);
+        assert_int_equal(out[i], i == 116 || i == 117 ? 0x40000000 : i == 118 ? 0x3f800000 : i == 119 ? 0 : 3);
+    put_map(out + 64, 8, 2, ACCESS_SIGNED);
     check(NULL, body, NULL);
-    assert_int_equal(out[118], 0x7f000000);
-    put_map(out + 64, 2, ACCESS_FLOAT);
+    assert_int_equal(out[116], 0x7f000000);
+    put_map(out + 64, 4, 2, ACCESS_FLOAT);
     const char *and = VARS ONE "st.shared.v4.u32 [tile], {1, 1, 1, 1};\nst.shared.v4.u32 [tile+16], {1, 1, 1, 1};\n"
                                "fence.proxy.async;\n"
                                "cp.reduce.async.bulk.tensor.2d.global.shared::cta.and.bulk_group [%in, {0, 0}], "
@@ -276,11 +278,11 @@ static void test_tensor_reductions(void **state) {
 
 static void test_picked_rows(void **state) {
     (void)state;
-    put_map(in + 64, 1, ACCESS_UNSIGNED);
+    put_map(in + 64, 4, 1, ACCESS_UNSIGNED);
     for (uint32_t i = 0; i < 64; i++)
         in[64 + i] = 100 * (i / 16) + i % 16;
     const char *gather = VARS ONE INIT EXPECT
-        "64;\nmov.u32 %r4, 2;\nmov.u32 %r5, 3;\nmov.u32 %r6, 0;\nmov.u32 %r7, 7;\nmov.u32 %r8, -1;\n"
+        "64;\nmov.u32 %r4, 4;\nmov.u32 %r5, 3;\nmov.u32 %r6, 0;\nmov.u32 %r7, 7;\nmov.u32 %r8, -1;\n"
         "cp.async.bulk.tensor.2d.shared::cta.global.tile::gather4.mbarrier::complete_tx::bytes "
         "[tile], [%in, {%r4, %r5, %r6, %r7, %r8}], [bar];\n" WAIT "mov.u32 %r9, 0;\nmov.u32 %r10, "
         "tile;\nCOPY:\nld.shared.v4.u32 {%r4, %r5, %r6, %r7}, [%r10];\n"
@@ -288,12 +290,12 @@ static void test_picked_rows(void **state) {
         "st.global.v4.u32 [%rd4], {%r4, %r5, %r6, %r7};\nadd.u32 %r9, %r9, 16;\n"
         "add.u32 %r10, %r10, 16;\nsetp.lt.u32 %p3, %r9, 64;\n@%p3 bra COPY;\n" END;
     check("sm_100a", gather, NULL);
-    const uint32_t wanted[16] = {302, 303, 304, 305, 2, 3, 4, 5};
+    const uint32_t wanted[16] = {304, 305, 306, 307, 4, 5, 6, 7};
     assert_memory_equal(out, wanted, sizeof(wanted));
-    put_map(in + 64, 2, ACCESS_UNSIGNED);
+    put_map(in + 64, 4, 2, ACCESS_UNSIGNED);
     check("sm_100a", gather, "takes one of 1");
 
-    put_map(out + 64, 1, ACCESS_UNSIGNED);
+    put_map(out + 64, 4, 1, ACCESS_UNSIGNED);
     check("sm_100a",
           VARS ONE "st.shared.v4.u32 [tile], {1, 2, 3, 4};\nst.shared.v4.u32 [tile+16], {5, 6, 7, 8};\n"
                    "st.shared.v4.u32 [tile+32], {9, 10, 11, 12};\nst.shared.v4.u32 [tile+48], {13, 14, 15, 16};\n"
@@ -310,7 +312,7 @@ static void test_picked_rows(void **state) {
 /* A map is copied to shared memory, given another address and size, published, and used. */
 static void test_changed_maps(void **state) {
     (void)state;
-    put_map(in + 64, 2, ACCESS_UNSIGNED);
+    put_map(in + 64, 4, 2, ACCESS_UNSIGNED);
     for (uint32_t i = 0; i < 64; i++)
         in[128 + i] = 100 * (i / 16) + i % 16;
 #define CHANGE                                                                                                         \

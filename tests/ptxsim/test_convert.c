@@ -134,8 +134,14 @@ static void test_decode_halves(void **state) {
         bulk_start(&m, cases[i].text);
         for (unsigned code = 0; code < 0x10000; code++) {
             const double value = value_of(*cases[i].from, code);
-            const uint64_t wide = isnan(value) ? (uint64_t)INT64_MAX : double_bits(value);
-            const uint64_t narrow = isnan(value) ? (uint64_t)INT32_MAX : float_bits((float)value);
+            /* NaNs keep sign and payload and become quiet, on the way to f64; to f32 those of bf16 stay as they are. */
+            const format *from = cases[i].from;
+            const uint64_t payload = (uint64_t)code << (52 - from->fraction_bits) & UINT64_C(0x000fffffffffffff);
+            const uint64_t nan = (uint64_t)(code >> 15) << 63 | UINT64_C(0x7ff8000000000000) | payload;
+            const uint64_t wide = isnan(value) ? nan : double_bits(value);
+            const uint64_t narrow = from == &BF16  ? (uint64_t)code << 16
+                                    : isnan(value) ? (uint64_t)INT32_MAX
+                                                   : float_bits((float)value);
             bulk_expect(code, 0, cases[i].to_double ? wide : narrow);
         }
         bulk_end();
@@ -200,6 +206,13 @@ static void test_special_floats(void **state) {
         {"cvt.rz.tf32.f32 %r0, %r1", 0x3f801fff, 0x3f800000},
         {"cvt.rna.satfinite.tf32.f32 %r0, %r1", 0x7f7fffff, 0x7f7fe000},
         {"cvt.rna.tf32.f32 %r0, %r1", 0xff7fffff, 0xff800000},
+        {"cvt.rna.tf32.f32 %r0, %r1", 0x7fc00001, 0x7fc00000}, /* NaNs lose their lower bits, and that is all */
+        {"cvt.rna.tf32.f32 %r0, %r1", 0xffffffff, 0xffffe000},
+        {"cvt.f64.f32 %d0, %r1", 0xff800001, UINT64_C(0xfff8000020000000)}, /* payloads are kept, and made quiet */
+        {"cvt.ftz.f64.f32 %d0, %r1", 0xff800001, UINT64_C(0x7fffffffe0000000)},
+        {"cvt.rn.f32.f64 %r0, %d1", UINT64_C(0xfff0000020000001), 0xffc00001},
+        {"cvt.rn.f16.f64 %h0, %d1", UINT64_C(0x7ff0040000000001), 0x7e01},
+        {"cvt.rzi.f64.f64 %d0, %d1", UINT64_C(0xfff0000000000001), UINT64_C(0xfff8000000000001)},
         {"cvt.sat.f32.f32 %r0, %r1", 0xc0000000, 0},
         {"cvt.sat.f32.f32 %r0, %r1", 0x40000000, 0x3f800000},
         {"cvt.sat.f32.f32 %r0, %r1", 0x7fc00000, 0},

@@ -126,7 +126,21 @@ static void test_wrong(void **unused) {
             fail_msg("%s=%s was accepted", wrong[i].variable, wrong[i].value);
 }
 
+/* Tensor cores as on Hopper: of that device alone. */
+static bool check_hopper(size_t other) {
+    setenv("PTXSIM_TENSOR_BITS", "hopper", 1);
+    setenv("PTXSIM_DEVICE", other ? "sm_100a" : "sm_90a", 1);
+    return cuInit(0) == (other ? CUDA_ERROR_NO_DEVICE : CUDA_SUCCESS);
+}
+
+static void test_hopper(void **unused) {
+    (void)unused;
+    assert_true(apart(check_hopper, 0));
+    assert_true(apart(check_hopper, 1));
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_devices), cmocka_unit_test(test_wrong)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_devices), cmocka_unit_test(test_wrong),
+                                       cmocka_unit_test(test_hopper)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

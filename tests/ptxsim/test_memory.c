@@ -257,6 +257,33 @@ static void test_shared_atomics(void **state) {
     assert_int_equal(out[3], 8);
 }
 
+/* Sums of f32 flush subnormals in global memory alone. Of f64, where both are NaNs, the added one is passed on there as
+ * it is, the old one in shared memory, made quiet. */
+static void test_float_atomics(void **state) {
+    (void)state;
+    static uint32_t in[1], out[32] __attribute__((aligned(8)));
+    ptx_run run = ONE_WARP(in, out);
+    RUN_OK("setp.ne.u32 %p1, %tid, 0;\n@%p1 bra END;\nmov.u32 %r2, buffer;\nmov.b32 %r3, 3;\n"
+           "st.global.u32 [%out], 5;\nred.global.add.f32 [%out], %r3;\n"
+           "st.global.u32 [%out+4], 0x80800001;\nred.global.add.f32 [%out+4], 0f00800000;\n"
+           "st.shared.u32 [%r2], 5;\nred.shared.add.f32 [%r2], %r3;\nld.shared.u32 %r4, [%r2];\n"
+           "st.global.u32 [%out+8], %r4;\n"
+           "mov.b64 %rd3, 0x7ff0000000000007;\nmov.b64 %rd4, 0xfff0000000000009;\nmov.b64 %rd5, 0x3ff0000000000000;\n"
+           "st.global.u64 [%out+16], %rd3;\nred.global.add.f64 [%out+16], %rd4;\n"
+           "st.global.u64 [%out+24], %rd3;\nred.global.add.f64 [%out+24], %rd5;\n"
+           "st.shared.u64 [%r2+8], %rd3;\nred.shared.add.f64 [%r2+8], %rd4;\nld.shared.u64 %rd6, [%r2+8];\n"
+           "st.global.u64 [%out+32], %rd6;\n"
+           "st.shared.u64 [%r2+8], %rd5;\nred.shared.add.f64 [%r2+8], %rd4;\nld.shared.u64 %rd6, [%r2+8];\n"
+           "st.global.u64 [%out+40], %rd6;\nEND:\nret;\n",
+           &run);
+    assert_int_equal(out[0], 0);
+    assert_int_equal(out[1], 0x80000000);
+    assert_int_equal(out[2], 8);
+    const uint64_t wanted[] = {UINT64_C(0xfff0000000000009), UINT64_C(0x7ff0000000000007), UINT64_C(0x7ff8000000000007),
+                               UINT64_C(0xfff8000000000009)};
+    assert_memory_equal(out + 4, wanted, sizeof(wanted));
+}
+
 /* ---- ldmatrix and stmatrix ---- */
 
 static void test_matrices(void **state) {
@@ -349,6 +376,7 @@ int main(void) {
         cmocka_unit_test(test_refused_forms),
         cmocka_unit_test(test_atomics_between_ctas),
         cmocka_unit_test(test_shared_atomics),
+        cmocka_unit_test(test_float_atomics),
         cmocka_unit_test(test_matrices),
         cmocka_unit_test(test_tensor_map_rules),
     };

@@ -6,6 +6,7 @@
 #include <time.h>
 
 #include "run_ptx.h"
+#include "tensor_sum.h"
 
 static uint64_t base_seed;
 
@@ -376,6 +377,46 @@ static void test_sum_width(void **unused) {
     assert_int_equal(out[0], 0);
 }
 
+/* As an H200 does it: the exponents of factors count, products of 8-bit types are made in two steps, and their C comes
+ * last. */
+static void test_hopper_sums(void **unused) {
+    (void)unused;
+    static const form f16 = {"sm_80", PLAIN(16), 16, "f32", "f16", "f16", 16, 0, NULL};
+    static const form e4m3 = {"sm_89", PLAIN(32), 32, "f32", "e4m3", "e4m3", 8, 0, NULL};
+    static const form half = {"sm_89", PLAIN(32), 32, "f16", "e4m3", "e4m3", 8, 0, NULL};
+    memset(in, 0, sizeof in);
+    in[0] = 0x3e00 | 0x3e00u << 16; /* A: row 0, columns 0 and 1: 1.5 */
+    in[4] = 0x3e00 | 0xbe00u << 16; /* B: column 0, rows 0 and 1: 1.5, -1.5: 2.25 counts as 2^0 */
+    in[2] = 0x0800;                 /* 2^-13, times 2^-12, then 2^-13 */
+    in[5] = 0x0c00;
+    run_form(&f16, &(selectors){0}, TENSOR_HOPPER);
+    assert_int_equal(out[0], bits_of(0x1p-25f));
+    in[5] = 0x0800;
+    run_form(&f16, &(selectors){0}, TENSOR_HOPPER);
+    assert_int_equal(out[0], 0);
+    memset(in, 0, sizeof in);
+    in[0] = 0x00f81878; /* 2^8, 2^-4, -2^8; 2^16 + 2^-8 is cut to an f32 before the rest is added */
+    in[4] = 0x00781878;
+    run_form(&e4m3, &(selectors){0}, TENSOR_HOPPER);
+    assert_int_equal(out[0], 0);
+    run_form(&e4m3, &(selectors){0}, TENSOR_HOPPER_BITS);
+    assert_int_equal(out[0], bits_of(0x1p-8f));
+    in[0] = 0x3c; /* 3 is added to 2^24, where numbers are 2 apart */
+    in[4] = 0x40;
+    in[6] = bits_of(0x1p24f);
+    run_form(&e4m3, &(selectors){0}, TENSOR_HOPPER);
+    assert_int_equal(out[0], bits_of(0x1p24f + 4));
+    run_form(&e4m3, &(selectors){0}, TENSOR_HOPPER_BITS);
+    assert_int_equal(out[0], bits_of(0x1p24f + 2));
+    in[0] = 0x00003878; /* 2^11 + 1 is a tie of halves, and even; 0.5 more would not be */
+    in[4] = 0x00003850;
+    in[6] = 0x3800;
+    run_form(&half, &(selectors){0}, TENSOR_HOPPER);
+    assert_int_equal(out[0], 0x6800);
+    run_form(&half, &(selectors){0}, TENSOR_HOPPER_BITS);
+    assert_int_equal(out[0], 0x6801);
+}
+
 static void test_special_values(void **unused) {
     (void)unused;
     static const form e5m2 = {"sm_89", PLAIN(32), 32, "f32", "e5m2", "e4m3", 8, 0, NULL};
@@ -533,9 +574,9 @@ static void test_faults(void **unused) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_forms),          cmocka_unit_test(test_one_element), cmocka_unit_test(test_sum_width),
-        cmocka_unit_test(test_special_values), cmocka_unit_test(test_saturation),  cmocka_unit_test(test_undefined),
-        cmocka_unit_test(test_refused),        cmocka_unit_test(test_faults),
+        cmocka_unit_test(test_forms),       cmocka_unit_test(test_one_element),    cmocka_unit_test(test_sum_width),
+        cmocka_unit_test(test_hopper_sums), cmocka_unit_test(test_special_values), cmocka_unit_test(test_saturation),
+        cmocka_unit_test(test_undefined),   cmocka_unit_test(test_refused),        cmocka_unit_test(test_faults),
     };
     base_seed = test_seed();
     return cmocka_run_group_tests(tests, NULL, NULL);

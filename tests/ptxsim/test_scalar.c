@@ -36,7 +36,7 @@ static uint64_t high_s(int64_t a, int64_t b, int bits) {
 #define UNSIGNED_FORMULAS(T, type, bits)                                                                               \
     SHARED_FORMULAS(T, type, bits, high_u)                                                                             \
     FORMULA(div_##T, type, bits, b ? (uint64_t)(a / b) : UINT64_MAX)                                                   \
-    FORMULA(rem_##T, type, bits, b ? a % b : a)                                                                        \
+    FORMULA(rem_##T, type, bits, b ? (uint64_t)(a % b) : UINT64_MAX)                                                   \
     FORMULA(shr_##T, type, bits, (uint32_t)s[1] < (bits) ? a >> (uint32_t)s[1] : 0)                                    \
     FORMULA(shl_##T, type, bits, (uint32_t)s[1] < (bits) ? (uint64_t)a << (uint32_t)s[1] : 0)                          \
     FORMULA(and_##T, type, bits, a &b)                                                                                 \
@@ -47,7 +47,7 @@ static uint64_t high_s(int64_t a, int64_t b, int bits) {
 #define SIGNED_FORMULAS(T, type, bits)                                                                                 \
     SHARED_FORMULAS(T, type, bits, high_s)                                                                             \
     FORMULA(div_##T, type, bits, b == 0 ? UINT64_MAX : b == -1 ? -(uint64_t)a : (uint64_t)(a / b))                     \
-    FORMULA(rem_##T, type, bits, b == 0 ? a : b == -1 ? 0 : a % b)                                                     \
+    FORMULA(rem_##T, type, bits, b == 0 ? UINT64_MAX : b == -1 ? 0 : (uint64_t)(a % b))                                \
     FORMULA(shr_##T, type, bits, a >> ((uint32_t)s[1] < (bits) ? (uint32_t)s[1] : (bits)-1))                           \
     FORMULA(abs_##T, type, bits, a < 0 ? -(uint64_t)a : (uint64_t)a)                                                   \
     FORMULA(neg_##T, type, bits, -(uint64_t)a)

@@ -7,8 +7,14 @@ static int bit(uint64_t x, int i) {
     return (int)(x >> i & 1);
 }
 
+/* A field's position or length is a byte; the 64-bit forms, as on an H200, see all 32 bits. */
+static int field_number(uint64_t source, int bits) {
+    const uint32_t number = (uint32_t)source;
+    return bits == 32 ? (int)(number & 0xff) : number < 256 ? (int)number : 256;
+}
+
 static uint64_t field_extract(const uint64_t *s, int bits, int is_signed) {
-    const int position = s[1] & 0xff, length = s[2] & 0xff;
+    const int position = field_number(s[1], bits), length = field_number(s[2], bits);
     const int last = position + length - 1 < bits - 1 ? position + length - 1 : bits - 1;
     const int fill = is_signed && length ? bit(s[0], last) : 0;
     uint64_t result = 0;
@@ -18,7 +24,7 @@ static uint64_t field_extract(const uint64_t *s, int bits, int is_signed) {
 }
 
 static uint64_t field_insert(const uint64_t *s, int bits) {
-    const int position = s[2] & 0xff, length = s[3] & 0xff;
+    const int position = field_number(s[2], bits), length = field_number(s[3], bits);
     uint64_t result = 0;
     for (int i = 0; i < bits; i++)
         result |= (uint64_t)(i >= position && i < position + length ? bit(s[0], i - position) : bit(s[1], i)) << i;

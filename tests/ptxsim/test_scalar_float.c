@@ -87,6 +87,13 @@ static uint64_t moderate(int width) {
     return (random_bits() & 0x807fffff) | (124 + random_bits() % 6) << 23;
 }
 
+/* Factors whose products are at most 2^-23 away from 2^-126. */
+static uint64_t edge_factor(int width) {
+    (void)width;
+    const uint64_t bits = random_bits();
+    return 0x20000000 - 4 + bits % 9 + (bits & SIGN32);
+}
+
 static uint64_t moderate_positive(int width) {
     return moderate(width) & ~(UINT64_C(1) << (width - 1));
 }
@@ -95,6 +102,12 @@ static uint64_t moderate_positive(int width) {
 
 static float flush(float x) {
     return fabsf(x) < 0x1p-126f ? copysignf(0, x) : x;
+}
+
+/* An exact product: what is below 2^-126 after rounding to 24 bits is flushed, although it may round to 2^-126 as a
+ * subnormal. */
+static float flush_product(double exact) {
+    return fabsf((float)(exact * 0x1p64)) < 0x1p-62f ? copysignf(0, (float)exact) : (float)exact;
 }
 
 static float saturated(float x) {
@@ -117,8 +130,9 @@ FLOAT_FORMULA(root, bits_of(sqrtf(a)))
 FLOAT_FORMULA(add_ftz, bits_of(flush(flush(a) + flush(b))))
 FLOAT_FORMULA(mul_ftz_sat, bits_of(saturated(flush(flush(a) * flush(b)))))
 FLOAT_FORMULA(fma_sat, bits_of(saturated(fmaf(a, b, c))))
-FLOAT_FORMULA(negated, s[0] ^ SIGN32)
-FLOAT_FORMULA(absolute_ftz, fabsf(a) < 0x1p-126f ? 0 : s[0] & ~SIGN32)
+FLOAT_FORMULA(negated, isnan(a) ? NAN32 : s[0] ^ SIGN32)
+FLOAT_FORMULA(absolute_ftz, isnan(a) ? NAN32 : fabsf(a) < 0x1p-126f ? 0 : s[0] & ~SIGN32)
+FLOAT_FORMULA(mul_ftz, bits_of(flush_product((double)a *(double)b)))
 FLOAT_FORMULA(copied_sign, (s[1] & ~SIGN32) | (s[0] & SIGN32))
 
 /* Smaller of two, by values and, for zeros, signs. */
@@ -150,11 +164,15 @@ static uint64_t with_sign(uint64_t magnitude, uint64_t x, uint64_t y) {
     return isnan(as_float(magnitude)) ? NAN32 : magnitude | ((x ^ y) & SIGN32);
 }
 
-/* A NaN gives way to the other number, whose sign is the only one then. */
 static uint64_t minimum_xorsign(uint64_t x, uint64_t y) {
     if (isnan(as_float(x)) || isnan(as_float(y)))
         return NAN32;
     return with_sign(lesser(x & ~SIGN32, y & ~SIGN32), x, y);
+}
+
+/* A NaN gives way to the other number, but its sign counts. */
+static uint64_t maximum_xorsign(uint64_t x, uint64_t y) {
+    return with_sign(maximum(x & ~SIGN32, y & ~SIGN32, 0), x, y);
 }
 
 FLOAT_FORMULA(min_, minimum(s[0], s[1], 0))
@@ -162,13 +180,14 @@ FLOAT_FORMULA(max_, maximum(s[0], s[1], 0))
 FLOAT_FORMULA(min_nan, minimum(s[0], s[1], 1))
 FLOAT_FORMULA(max_ftz_nan, maximum(flushed(s[0]), flushed(s[1]), 1))
 FLOAT_FORMULA(min_xorsign, minimum_xorsign(s[0], s[1]))
+FLOAT_FORMULA(max_xorsign, maximum_xorsign(s[0], s[1]))
 FLOAT_FORMULA(min3_nan, minimum(minimum(s[0], s[1], 1), s[2], 1))
 FLOAT_FORMULA(max3, maximum(maximum(s[0], s[1], 0), s[2], 0))
 FLOAT_FORMULA(is_finite, isfinite(a))
 FLOAT_FORMULA(is_infinite, isinf(a) != 0)
 FLOAT_FORMULA(is_number, !isnan(a))
 FLOAT_FORMULA(is_not_number, isnan(a) != 0)
-FLOAT_FORMULA(is_normal, isnormal(a))
+FLOAT_FORMULA(is_normal, isnormal(a) || a == 0) /* as on an H200 */
 FLOAT_FORMULA(is_subnormal, fpclassify(a) == FP_SUBNORMAL)
 FLOAT_FORMULA(eq, a == b)
 FLOAT_FORMULA(ne, a<b || a> b)
@@ -223,6 +242,7 @@ static void test_f32(void **state) {
         {"min.NaN.f32 %r0, %r1, %r2", min_nan},
         {"max.ftz.NaN.f32 %r0, %r1, %r2", max_ftz_nan},
         {"min.NaN.xorsign.abs.f32 %r0, %r1, %r2", min_xorsign},
+        {"max.xorsign.abs.f32 %r0, %r1, %r2", max_xorsign},
         {"min.NaN.f32 %r0, %r1, %r2, %r3", min3_nan},
         {"max.f32 %r0, %r1, %r2, %r3", max3},
         {"testp.finite.f32 %p0, %r1", is_finite},
@@ -252,6 +272,9 @@ static void test_f32(void **state) {
         {"add.f32 %r0, %r1, 0f3DCCCCCD", add_literal},
     };
     check_cases(cases, COUNT(cases), any_float, 400);
+    static const instruction_case edges[] = {{"mul.ftz.f32 %r0, %r1, %r2", mul_ftz},
+                                             {"fma.rn.ftz.f32 %r0, %r1, %r2, 0f00000000", mul_ftz}};
+    check_cases(edges, COUNT(edges), edge_factor, 100);
     static const instruction_case packed[] = {{"add.rn.f32x2 %d0, %d1, %d2", add_x2},
                                               {"add.ftz.f32x2 %d0, %d1, %d2", add_ftz_x2},
                                               {"mul.f32x2 %d0, %d1, %d2", mul_x2},
@@ -261,11 +284,11 @@ static void test_f32(void **state) {
 
 /* ---- f64 ---- */
 
-/* As the machine promises: the first NaN, made quiet, or CUDA's NaN. */
-static uint64_t result64(double value, const uint64_t *s, int count) {
-    for (int i = 0; i < count && isnan(value); i++)
-        if (isnan(as_double(s[i])))
-            return s[i] | QUIET64;
+/* As on an H200: the first NaN of sources in that order ("yx": the second, then the first), made quiet, or CUDA's. */
+static uint64_t result64(double value, const uint64_t *s, const char *order) {
+    for (; *order && isnan(value); order++)
+        if (isnan(as_double(s[*order - 'x'])))
+            return s[*order - 'x'] | QUIET64;
     return isnan(value) ? UINT64_C(0xfff8000000000000) : bits_of_double(value);
 }
 
@@ -275,15 +298,16 @@ static uint64_t result64(double value, const uint64_t *s, int count) {
         (void)a, (void)b, (void)c;                                                                                     \
         return (uint64_t)(expression);                                                                                 \
     }
-DOUBLE_FORMULA(add64, result64(a + b, s, 2))
-DOUBLE_FORMULA(sub64, result64(a - b, s, 2))
-DOUBLE_FORMULA(mul64, result64(a *b, s, 2))
-DOUBLE_FORMULA(fma64, result64(fma(a, b, c), s, 3))
-DOUBLE_FORMULA(div64, result64(a / b, s, 2))
-DOUBLE_FORMULA(rcp64, result64(1 / a, s, 1))
-DOUBLE_FORMULA(sqrt64, result64(sqrt(a), s, 1))
-DOUBLE_FORMULA(neg64, s[0] ^ UINT64_C(1) << 63)
-DOUBLE_FORMULA(min64, isnan(a) && isnan(b)              ? (uint64_t)INT64_MAX
+DOUBLE_FORMULA(add64, result64(a + b, s, "yx"))
+DOUBLE_FORMULA(sub64, result64(a - b, s, "yx"))
+DOUBLE_FORMULA(mul64, result64(a *b, s, "yx"))
+DOUBLE_FORMULA(fma64, result64(fma(a, b, c), s, "yzx"))
+DOUBLE_FORMULA(div64, result64(a / b, s, "xy"))
+DOUBLE_FORMULA(rcp64, result64(1 / a, s, "x"))
+DOUBLE_FORMULA(sqrt64, result64(sqrt(a), s, "x"))
+DOUBLE_FORMULA(neg64, isnan(a) ? s[0] | QUIET64 : s[0] ^ UINT64_C(1) << 63)
+DOUBLE_FORMULA(abs64, isnan(a) ? s[0] | QUIET64 : s[0] & INT64_MAX)
+DOUBLE_FORMULA(min64, isnan(a) && isnan(b)              ? s[1] | QUIET64
                       : isnan(a)                        ? s[1]
                       : isnan(b)                        ? s[0]
                       : a < b || (a == b && signbit(a)) ? s[0]
@@ -294,17 +318,12 @@ DOUBLE_FORMULA(subnormal64, fpclassify(a) == FP_SUBNORMAL)
 static void test_f64(void **state) {
     (void)state;
     static const instruction_case cases[] = {
-        {"add.f64 %d0, %d1, %d2", add64},
-        {"sub.rn.f64 %d0, %d1, %d2", sub64},
-        {"mul.f64 %d0, %d1, %d2", mul64},
-        {"fma.rn.f64 %d0, %d1, %d2, %d3", fma64},
-        {"div.rn.f64 %d0, %d1, %d2", div64},
-        {"rcp.rn.f64 %d0, %d1", rcp64},
-        {"sqrt.rn.f64 %d0, %d1", sqrt64},
-        {"neg.f64 %d0, %d1", neg64},
-        {"min.f64 %d0, %d1, %d2", min64},
-        {"setp.gtu.f64 %p0, %d1, %d2", gtu64},
-        {"testp.subnormal.f64 %p0, %d1", subnormal64},
+        {"add.f64 %d0, %d1, %d2", add64},      {"sub.rn.f64 %d0, %d1, %d2", sub64},
+        {"mul.f64 %d0, %d1, %d2", mul64},      {"fma.rn.f64 %d0, %d1, %d2, %d3", fma64},
+        {"div.rn.f64 %d0, %d1, %d2", div64},   {"rcp.rn.f64 %d0, %d1", rcp64},
+        {"sqrt.rn.f64 %d0, %d1", sqrt64},      {"neg.f64 %d0, %d1", neg64},
+        {"abs.f64 %d0, %d1", abs64},           {"min.f64 %d0, %d1, %d2", min64},
+        {"setp.gtu.f64 %p0, %d1, %d2", gtu64}, {"testp.subnormal.f64 %p0, %d1", subnormal64},
     };
     check_cases(cases, COUNT(cases), any_float, 400);
 }

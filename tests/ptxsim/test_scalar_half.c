@@ -95,6 +95,20 @@ static uint64_t flush16(uint64_t x) {
     return x & 0x7c00 ? x : x & 0x8000;
 }
 
+/* What is below 2^-14 after rounding to 11 bits is flushed, although it may round to 2^-14 as a subnormal. */
+static uint64_t fma_ftz16(uint64_t a, uint64_t b, uint64_t c) {
+    const uint64_t rounded = exact_fma16(a, b, c);
+    const double value = fma(half_value(F16, a), half_value(F16, b), half_value(F16, c)); /* exact that far down */
+    return fabs(value) < 0x1p-14 - 0x1p-26 ? rounded & 0x8000 : rounded;
+}
+
+/* Factors whose products are a few 2^-24 away from 2^-14. */
+static uint64_t edge_factor(int width) {
+    (void)width;
+    const uint64_t bits = random_bits();
+    return 0x2000 - 4 + bits % 9 + (bits & 0x8000);
+}
+
 static uint64_t minimum16(half_format f, uint64_t x, uint64_t y, int keep_nan, int negate) {
     const double a = half_value(f, x) * (negate ? -1 : 1), b = half_value(f, y) * (negate ? -1 : 1);
     if (isnan(a) && isnan(b))
@@ -124,9 +138,10 @@ HALF_FORMULAS(mul16, exact_fma16(a, b, (a ^ b) & 0x8000))
 HALF_FORMULAS(fma16, exact_fma16(a, b, c))
 HALF_FORMULA(fma16_relu, relu16(exact_fma16(a, b, c), 0x7c00))
 HALF_FORMULAS(fma16_sat, saturated16(exact_fma16(a, b, c)))
-HALF_FORMULA(fma16_ftz, flush16(exact_fma16(flush16(a), flush16(b), flush16(c))))
-HALF_FORMULAS(neg16, a ^ 0x8000)
-HALF_FORMULAS(abs16, a & 0x7fff)
+HALF_FORMULA(fma16_ftz, fma_ftz16(flush16(a), flush16(b), flush16(c)))
+HALF_FORMULA(mul16_ftz, fma_ftz16(a, b, (a ^ b) & 0x8000))
+HALF_FORMULAS(neg16, is_nan16(a, 0x7c00) ? NAN16 : a ^ 0x8000)
+HALF_FORMULAS(abs16, is_nan16(a, 0x7c00) ? NAN16 : a & 0x7fff)
 HALF_FORMULA(min16, minimum16(F16, a, b, 0, 0))
 HALF_FORMULAS(max16, minimum16(F16, a, b, 0, 1))
 HALF_FORMULAS(max16_nan, minimum16(F16, a, b, 1, 1))
@@ -161,6 +176,8 @@ static void test_f16(void **state) {
         {"set.ge.f16x2.f16x2 %r0, %r1, %r2", set16_x2},
     };
     check_cases(cases, COUNT(cases), any_halves, 400);
+    static const instruction_case edges[] = {{"mul.ftz.f16 %h0, %h1, %h2", mul16_ftz}};
+    check_cases(edges, COUNT(edges), edge_factor, 100);
 }
 
 /* Both halves' comparisons go to p and q. */
@@ -274,6 +291,9 @@ static void test_bf16(void **state) {
         {"min.bf16 %h0, %h1, %h2", 0x0000, 0x8000, 0, 0x8000},
         {"neg.bf16 %h0, %h1", 0x3f80, 0, 0, 0xbf80},
         {"abs.bf16 %h0, %h1", 0xbf80, 0, 0, 0x3f80},
+        {"neg.bf16 %h0, %h1", 0xff81, 0, 0, NAN16},
+        {"abs.bf16 %h0, %h1", 0xffc1, 0, 0, NAN16},
+        {"neg.bf16 %h0, %h1", 0x7f80, 0, 0, 0xff80},
         {"ex2.approx.ftz.bf16 %h0, %h1", 0xc000, 0, 0, 0x3e80},
         {"tanh.approx.bf16 %h0, %h1", 0x4200, 0, 0, 0x3f80},
         {"ex2.approx.f16 %h0, %h1", 0x4200, 0, 0, 0x4800},

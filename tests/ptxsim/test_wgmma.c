@@ -5,6 +5,7 @@
 #include <time.h>
 
 #include "run_ptx.h"
+#include "tensor_sum.h"
 
 static uint64_t base_seed;
 
@@ -428,12 +429,12 @@ static void test_groups(void **state) {
     }
 }
 
-/* 2^8 2^8 once and 2^-6 2^-6 31 times: the small ones, 28 bits below, are lost with 26 bits. */
+/* 2^8 2^8 once (halves: 2^6 2^8) and 2^-6 2^-6 31 times: the small ones, 26 bits or more below, are lost with 25. */
 static void test_narrow_sums(void **state) {
     (void)state;
     static text t;
     for (int half = 0; half < 2; half++)
-        for (int bits = 0; bits <= 26; bits += 26) {
+        for (int bits = 0; bits <= 25; bits += 25) {
             const product p = {.n = 8, .steps = 1, .a = E4M3, .b = E4M3, .half = half, .swizzle = 32};
             memset(memory.in, 0x08, TILE_BYTES); /* 2^-6 */
             for (unsigned row = 0; row < 64; row++)
@@ -454,9 +455,50 @@ static void test_narrow_sums(void **state) {
             ptx_run run = warpgroup(base_seed);
             run.tensor_bits = bits;
             RUN_OK(t.bytes, &run);
-            /* Halves near 2^14 are 16 apart: the nearest one is the upper, but the cut gives the lower. */
+            /* Halves near 2^14 are 16 apart: what is left is a tie. */
             const double wanted = half ? (bits ? 16384 : 16400) : bits ? 65536 : 65536.0078125;
             assert_true(element(&p, memory.out, 0, 0) == wanted && element(&p, memory.out, 63, 7) == wanted);
+        }
+}
+
+/* As an H200 does it: 13 bits below the sum of two factors' exponents, 13 bits of fraction. */
+static void test_hopper_sums(void **state) {
+    (void)state;
+    static const struct {
+        uint8_t a[3], b[3];
+        float hopper, thirteen; /* TENSOR_HOPPER, 13 bits */
+    } cases[] = {
+        {{0x3c, 0x3c, 0x04}, {0x3c, 0xbc, 0x08}, 0x1p-13f, 0x1p-13f}, /* 1.5 1.5 - 1.5 1.5 + 2^-7 2^-6 */
+        {{0x3c, 0x3c, 0x04}, {0x3c, 0xbc, 0x04}, 0, 0},
+        {{0x3c, 0x00, 0x04}, {0x3c, 0x00, 0x08}, 2.25f, 2.25f + 0x1p-13f},
+        {{0x38, 0x00, 0x04}, {0x38, 0x00, 0x08}, 1 + 0x1p-13f, 1 + 0x1p-13f},
+        /* 2^-7 counts as 2^-6, so that 2^-7 2^8 counts as 2^2: 2^-11 is kept, 2^-12 is not. */
+        {{0x04, 0x84, 0x04}, {0x78, 0x78, 0x18}, 0x1p-11f, 0x1p-11f},
+        {{0x04, 0x84, 0x04}, {0x78, 0x78, 0x10}, 0, 0},
+    };
+    const product p = {.n = 8, .steps = 1, .a = E4M3, .b = E4M3, .swizzle = 32};
+    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++)
+        for (int hopper = 0; hopper < 2; hopper++) {
+            static text t;
+            memset(memory.in, 0, TILE_BYTES);
+            for (unsigned k = 0; k < 3; k++) {
+                for (unsigned row = 0; row < 64; row++)
+                    put(memory.in, place(&p, false, E4M3, 64, row, k), cases[i].a[k], 1);
+                for (unsigned row = 0; row < 8; row++)
+                    put(memory.in, B_OFFSET + place(&p, false, E4M3, 8, row, k), cases[i].b[k], 1);
+            }
+            t.used = 0;
+            add_prologue(&t, TILE_WORDS);
+            add(&t, VISIBLE "wgmma.fence.sync.aligned;\n");
+            add_mma(&t, &p, 0, "%no");
+            add(&t, "wgmma.commit_group.sync.aligned;\nwgmma.wait_group.sync.aligned 0;\n");
+            add_epilogue(&t, &p);
+            ptx_run run = warpgroup(base_seed);
+            run.tensor_bits = hopper ? TENSOR_HOPPER : 13;
+            RUN_OK(t.bytes, &run);
+            const double got = element(&p, memory.out, 63, 7);
+            if (got != (double)(hopper ? cases[i].hopper : cases[i].thirteen))
+                fail_msg("case %zu, hopper %d: %a", i, hopper, got);
         }
 }
 
@@ -640,15 +682,11 @@ static void test_known_bad(void **state) {
 int main(void) {
     base_seed = test_seed();
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_fp8),
-        cmocka_unit_test(test_fp8_from_registers_and_unswizzled),
-        cmocka_unit_test(test_16_bit),
-        cmocka_unit_test(test_tf32_and_integers),
-        cmocka_unit_test(test_groups),
-        cmocka_unit_test(test_narrow_sums),
-        cmocka_unit_test(test_unwritten_rows),
-        cmocka_unit_test(test_early_release),
-        cmocka_unit_test(test_known_bad),
+        cmocka_unit_test(test_fp8),           cmocka_unit_test(test_fp8_from_registers_and_unswizzled),
+        cmocka_unit_test(test_16_bit),        cmocka_unit_test(test_tf32_and_integers),
+        cmocka_unit_test(test_groups),        cmocka_unit_test(test_narrow_sums),
+        cmocka_unit_test(test_hopper_sums),   cmocka_unit_test(test_unwritten_rows),
+        cmocka_unit_test(test_early_release), cmocka_unit_test(test_known_bad),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -7,8 +7,10 @@
  *
  * Hopper's FP8 tensor core takes one K step (32 products) and the accumulator at a time: it aligns them to the largest
  * exponent among them, keeps 13 bits below that exponent, drops the rest, and adds exactly; the sum is kept with 13
- * fraction bits. With u = 2^-13 and M the largest magnitude among the 32 products and the accumulator, a step thus
- * errs by
+ * fraction bits. An H200 does so bit by bit (tests/ptxsim/probes). The exponent of a product is the sum of its
+ * factors', where a subnormal factor has that of 2^-6, the smallest normal number. With u = 2^-13 and M the largest
+ * among the accumulator's magnitude and the products of factors' magnitudes, subnormal ones taken for 2^-6 (so that
+ * neither a product nor 2 to its exponent is larger), a step thus errs by
  *     less than u*M for each product, and less than the product itself: at most min(sum |x_i|, 32*u*M),
  *     less than u*M for aligning the accumulator,
  *     less than u*|new accumulator| for keeping 13 bits of it.
@@ -24,9 +26,9 @@
  * the last for what falls below the smallest float32.
  *
  * Hopper's fp4 kernel lets the FP8 tensor cores add, relative to each token's and head's largest scale, which shifts
- * exponents and nothing else. So e_h is that of fp8, with the products' scales in them and with K steps as the kernel
- * makes them: step j takes the 8 dims from 8j on of each quarter of D. For scores of 16 bits it also rounds relu_h to
- * float16, which is 2^-11 of it and never subnormal, and keeps weights to 16 bits or more: e_h grows by
+ * exponents and makes nothing subnormal. So e_h is that of fp8, with the products' scales in them and with K steps as
+ * the kernel makes them: step j takes the 8 dims from 8j on of each quarter of D. For scores of 16 bits it also rounds
+ * relu_h to float16, which is 2^-11 of it and never subnormal, and keeps weights to 16 bits or more: e_h grows by
  * (2^-11 + 2^-16) (relu_h + e_h).
  *
  * ReLU does not enlarge an error. The float32 epilogue rounds a product and at most H sums per head:
@@ -52,10 +54,12 @@
 
 #include "common/rng.h"
 
-#define K_STEP      32
-#define MAX_THREADS 16
-#define LANES       8
-#define SHORT_RUN   (64 * 8192.0) /* work below which threads do not pay */
+#define K_STEP       32
+#define E4M3_NORMAL  0x1p-6f /* the smallest normal number */
+#define MAX_HEAD_DIM 128
+#define MAX_THREADS  16
+#define LANES        8
+#define SHORT_RUN    (64 * 8192.0) /* work below which threads do not pay */
 
 /* ---- 16-bit formats ---- */
 
@@ -305,20 +309,29 @@ void logits_check_fp4_sums(enum logits_fp4_sums sums) {
     fp4_sums = sums;
 }
 
+/* A factor's magnitude as tensor cores align it: numbers below the smallest normal one count as that. */
+static inline float aligned(float x) {
+    const float magnitude = fabsf(x);
+    return magnitude >= E4M3_NORMAL || magnitude == 0 ? magnitude : E4M3_NORMAL;
+}
+
 /* Bounds of one element of fp8: returns E before scaling and gives sum |w| sum |q k| too. */
 static double fp8_bound(const struct logits_case *c, const float *q, const float *k, const float *w, double *abs_sum) {
     const double u = 0x1p-13;
     double weighted_errors = 0, weighted_relu = 0, half_terms = 0;
+    float aligned_k[MAX_HEAD_DIM];
     *abs_sum = 0;
+    for (int d = 0; d < c->head_dim; d++)
+        aligned_k[d] = aligned(k[d]);
     for (int h = 0; h < c->heads; h++, q += c->head_dim) {
         double acc = 0, error = 0, all = 0;
         for (int d0 = 0; d0 < c->head_dim; d0 += K_STEP) {
             float sum[LANES] = {0}, magnitude[LANES] = {0}, largest[LANES] = {0};
             for (int i = d0; i < d0 + K_STEP; i += LANES)
                 for (int j = 0; j < LANES; j++) {
-                    float x = q[i + j] * k[i + j], a = fabsf(x);
+                    float x = q[i + j] * k[i + j], a = aligned(q[i + j]) * aligned_k[i + j];
                     sum[j] += x;
-                    magnitude[j] += a;
+                    magnitude[j] += fabsf(x);
                     largest[j] = largest[j] > a ? largest[j] : a;
                 }
             double step_sum = 0, step_magnitude = 0, step_largest = 0;

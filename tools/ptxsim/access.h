@@ -36,10 +36,10 @@ typedef enum access_op {
 typedef struct access_form {
     ptx_space space;
     access_kind kind;
-    int bytes;   /* of one element */
-    int packed;  /* values in an element: 2 for f16x2 */
-    int vector;  /* elements: 1, 2, 4, 8 */
-    bool hint;   /* the last operand is a cache policy */
+    int bytes;      /* of one element */
+    int packed;     /* values in an element: 2 for f16x2 */
+    int vector;     /* elements: 1, 2, 4, 8 */
+    bool hint;      /* the last operand is a cache policy */
     unsigned order; /* RACE_STRONG and what else race.h has; 0: weak */
     access_op op;
 } access_form;
@@ -49,7 +49,8 @@ typedef struct access_step {
     access_op op;
     access_kind kind;
     size_t bytes;
-    int packed; /* values in it */
+    int packed;  /* values in it */
+    bool global; /* the element lies in global memory, where sums of f32 flush subnormals */
 } access_step;
 
 /* Whether there is such an operation. */

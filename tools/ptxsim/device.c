@@ -78,6 +78,18 @@ static bool read_number(const char *variable, int min, int max, int otherwise, i
     return true;
 }
 
+static bool read_tensor_bits(device_model *model, char *error, size_t error_size) {
+    const char *text = getenv("PTXSIM_TENSOR_BITS");
+    if (!text || strcmp(text, "hopper") != 0)
+        return read_number("PTXSIM_TENSOR_BITS", TENSOR_MIN_BITS, TENSOR_MAX_BITS, TENSOR_EXACT, &model->tensor_bits,
+                           error, error_size);
+    model->tensor_bits = TENSOR_HOPPER;
+    if (model->compute_capability == 90)
+        return true;
+    snprintf(error, error_size, "PTXSIM_TENSOR_BITS: hopper is for sm_90a; PTXSIM_DEVICE is %s", model->arch);
+    return false;
+}
+
 bool device_choose(device_model *model, char *error, size_t error_size) {
     const char *wanted = getenv("PTXSIM_DEVICE");
     if (!wanted || !*wanted)
@@ -92,8 +104,7 @@ bool device_choose(device_model *model, char *error, size_t error_size) {
     *model = *found;
     snprintf(model->name, sizeof model->name, "Software GPU (%s)", model->arch);
     return read_number("PTXSIM_SMS", 1, MAX_SMS, DEFAULT_SMS, &model->num_sms, error, error_size) &&
-           read_number("PTXSIM_TENSOR_BITS", TENSOR_MIN_BITS, TENSOR_MAX_BITS, 0, &model->tensor_bits, error,
-                       error_size);
+           read_tensor_bits(model, error, error_size);
 }
 
 bool device_runs(const device_model *model, const char *target) {

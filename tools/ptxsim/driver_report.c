@@ -26,6 +26,7 @@ static const struct {
     {"undefined", CUDA_ERROR_LAUNCH_FAILED, "uninitialised"},
     {"written", CUDA_ERROR_LAUNCH_FAILED, "uninitialised"},
     {"yet to fill", CUDA_ERROR_LAUNCH_FAILED, "uninitialised"},
+    {"innermost coordinate", CUDA_ERROR_ILLEGAL_INSTRUCTION, "alignment"},
     {"not a multiple of", CUDA_ERROR_MISALIGNED_ADDRESS, "alignment"},
     {"allocation", CUDA_ERROR_ILLEGAL_ADDRESS, "bounds"},
     {"out of bounds", CUDA_ERROR_ILLEGAL_ADDRESS, "bounds"},

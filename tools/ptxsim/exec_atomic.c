@@ -42,34 +42,32 @@ static uint64_t integer_op(access_op op, access_kind kind, size_t bytes, uint64_
     }
 }
 
-static uint64_t float_add(access_kind kind, size_t bytes, uint64_t old, uint64_t x) {
-    uint64_t bits = 0;
+/* Sums of f32 in global memory flush subnormals (PTX ISA, "atom"). Of NaNs of f64 an H200 passes on the added one first
+ * there, as it is; in shared memory the old one first, made quiet. */
+static uint64_t float_add(access_kind kind, size_t bytes, bool global, uint64_t old, uint64_t x) {
     if (kind == ACCESS_HALF)
         return exec_f16_bits(exec_f16(old) + exec_f16(x));
     if (kind == ACCESS_BF16)
         return exec_bf16_bits(exec_add_odd(exec_bf16(old), exec_bf16(x)));
     if (bytes == 4) {
-        float a = 0, b = 0;
-        memcpy(&a, &old, 4);
-        memcpy(&b, &x, 4);
-        a += b;
-        memcpy(&bits, &a, 4);
-    } else {
-        double a = 0, b = 0;
-        memcpy(&a, &old, 8);
-        memcpy(&b, &x, 8);
-        a += b;
-        memcpy(&bits, &a, 8);
+        const uint64_t sum = exec_float_bits(global ? exec_float(exec_flush(old)) + exec_float(exec_flush(x))
+                                                    : exec_float(old) + exec_float(x));
+        return global ? exec_flush(sum) : sum;
     }
-    return bits;
+    const double a = exec_double(old), b = exec_double(x), sum = a + b;
+    if (sum == sum)
+        return exec_double_bits(sum);
+    if (a == a && b == b)
+        return UINT64_C(0xfff8000000000000);
+    return global ? (b != b ? x : old) : (a != a ? old : x) | UINT64_C(1) << 51;
 }
 
-static uint64_t float_op(access_op op, access_kind kind, size_t bytes, uint64_t old, uint64_t x) {
-    if (op != ACCESS_MIN && op != ACCESS_MAX)
-        return float_add(kind, bytes, old, x);
-    const double a = kind == ACCESS_HALF ? exec_f16(old) : exec_bf16(old);
-    const double b = kind == ACCESS_HALF ? exec_f16(x) : exec_bf16(x);
-    const bool takes_x = isnan(a) || (op == ACCESS_MIN ? b < a : b > a);
+static uint64_t float_op(const access_step *s, size_t bytes, uint64_t old, uint64_t x) {
+    if (s->op != ACCESS_MIN && s->op != ACCESS_MAX)
+        return float_add(s->kind, bytes, s->global, old, x);
+    const double a = s->kind == ACCESS_HALF ? exec_f16(old) : exec_bf16(old);
+    const double b = s->kind == ACCESS_HALF ? exec_f16(x) : exec_bf16(x);
+    const bool takes_x = isnan(a) || (s->op == ACCESS_MIN ? b < a : b > a);
     return takes_x && !isnan(b) ? x : old;
 }
 
@@ -77,9 +75,8 @@ static uint64_t apply(const access_step *s, uint64_t old, uint64_t x) {
     if (s->kind < ACCESS_FLOAT || s->op == ACCESS_EXCH)
         return integer_op(s->op, s->kind, s->bytes, old, x);
     if (s->packed == 2)
-        return float_op(s->op, s->kind, 2, old & 0xffff, x & 0xffff) | float_op(s->op, s->kind, 2, old >> 16, x >> 16)
-                                                                           << 16;
-    return float_op(s->op, s->kind, s->bytes, old, x);
+        return float_op(s, 2, old & 0xffff, x & 0xffff) | float_op(s, 2, old >> 16, x >> 16) << 16;
+    return float_op(s, s->bytes, old, x);
 }
 
 #define DEFINE_STEP(type)                                                                                              \
@@ -118,10 +115,10 @@ static const ptx_operand *element(const ptx_operand *operand, size_t i) {
 static sim_result exec_atomic(sim_warp *warp, const ptx_instr *instr, uint32_t mask) {
     const size_t bytes = instr->data[0] & 0xff, elements = instr->data[0] >> 24;
     const int address = instr->data[3] & HAS_RESULT ? 1 : 0;
-    const access_step step = {.op = (access_op)instr->data[2],
-                              .kind = (access_kind)(instr->data[0] >> 8 & 0xff),
-                              .bytes = bytes,
-                              .packed = (int)(instr->data[0] >> 16 & 0xff)};
+    access_step step = {.op = (access_op)instr->data[2],
+                        .kind = (access_kind)(instr->data[0] >> 8 & 0xff),
+                        .bytes = bytes,
+                        .packed = (int)(instr->data[0] >> 16 & 0xff)};
     const bool cas = step.op == ACCESS_CAS;
     const unsigned order = (unsigned)(instr->data[3] >> ORDER_SHIFT);
     for (uint32_t lanes = mask; lanes != 0; lanes &= lanes - 1) {
@@ -131,6 +128,7 @@ static sim_result exec_atomic(sim_warp *warp, const ptx_instr *instr, uint32_t m
             return SIM_FAULT;
         const uint64_t where = sim_address(warp, &instr->operands[address], lane);
         const ptx_space space = (ptx_space)instr->data[1];
+        step.global = space == PTX_GLOBAL || (space == PTX_GENERIC && where - SIM_SHARED_WINDOW >= SIM_WINDOW_BYTES);
         /* Reading first finds bytes that were not written; the write then checks that it is allowed. */
         if (sim_access_kind(warp, instr, lane, space, where, bytes * elements,
                             (order & ~(unsigned)RACE_WRITE) | RACE_CHECK, NULL) == NULL)

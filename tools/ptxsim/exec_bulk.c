@@ -24,7 +24,7 @@ typedef struct bulk {
     uint32_t bytes;   /* as counted by the barrier */
     size_t shared;
     uint64_t global;
-    bool is_tensor;
+    bool is_tensor, is_store;
     tensor_map map;
     int32_t start[5];        /* coordinates */
     bool picks_rows;         /* tile::gather4 and scatter4: start[1] to start[4] are rows */
@@ -66,6 +66,8 @@ static row row_of(const bulk *b, size_t index) {
         return (row){.global = r.global, .begin = 0, .end = 0};
     r.begin = (size_t)(begin * element);
     r.end = (size_t)((end < box ? end : box) * element);
+    if (b->is_store) /* an H200 writes whole pieces of 16 bytes, so up to 15 bytes behind the tensor's row */
+        r.end = (r.end + 15) / 16 * 16;
     return r;
 }
 
@@ -86,13 +88,10 @@ static bool check_global(const bulk *b, sim_warp *warp, const ptx_instr *instr, 
 
 /* ---- Moving ---------------------------------------------------------------------------------------------------- */
 
-/* What elements outside the tensor read as: zeros, or a NaN of their size. */
+/* What elements outside the tensor read as: zeros, or a NaN, which on an H200 is made of 0x7ff7 in every type. */
 static void fill_outside(const bulk *b, uint8_t *bytes, size_t size) {
-    memset(bytes, b->map.fill_nan ? 0xff : 0, size);
-    for (size_t i = 0; b->map.fill_nan && i < size; i++) {
-        if (i % b->map.element_bytes == (size_t)b->map.element_bytes - 1)
-            bytes[i] = 0x7f;
-    }
+    for (size_t i = 0; i < size; i++)
+        bytes[i] = !b->map.fill_nan ? 0 : i % 2 ? 0x7f : 0xf7;
 }
 
 /* Of the bytes [at, at + 16) of a row, which are in shared memory at `to`, those from global memory that nothing has
@@ -286,7 +285,8 @@ bool bulk_reduction_fits(const ptx_instr *instr) {
 /* Sets what it reduces by, if it does. */
 static bool set_reduction(bulk *b, sim_warp *warp, const ptx_instr *instr, int lane, access_kind kind, int bytes) {
     b->reduces = ptx_has(instr, "reduce");
-    b->step = (access_step){.op = reduction_of(instr), .kind = kind, .bytes = (size_t)bytes, .packed = 1};
+    b->step =
+        (access_step){.op = reduction_of(instr), .kind = kind, .bytes = (size_t)bytes, .packed = 1, .global = true};
     const bool untyped = kind == ACCESS_UNSIGNED && access_has_op(ACCESS_UNTYPED, bytes, b->step.op);
     if (!b->reduces || untyped || has_reduction(kind, bytes, b->step.op))
         return true;
@@ -342,6 +342,12 @@ static bool set_tensor(bulk *b, sim_warp *warp, const ptx_instr *instr, int lane
     if (b->picks_rows)
         b->rows = 4;
     b->bytes = (uint32_t)(b->rows * b->row_bytes);
+    const int64_t first = (int64_t)b->start[0] * b->map.element_bytes;
+    if (first % 16 != 0) { /* not in the ISA, but so it is: github.com/triton-lang/triton, issue 7385 */
+        sim_fault(warp, instr, lane, "the innermost coordinate is %" PRId32 ", %" PRId64 " bytes: not a multiple of 16",
+                  b->start[0], first);
+        return false;
+    }
     return true;
 }
 
@@ -485,6 +491,7 @@ static bool tensor_load(bulk *b, sim_warp *warp, const ptx_instr *instr, int lan
 }
 
 static bool tensor_store(bulk *b, sim_warp *warp, const ptx_instr *instr, int lane) {
+    b->is_store = true;
     return set_tensor(b, warp, instr, lane, &instr->operands[0]) &&
            issue_store(b, warp, instr, lane, sim_address(warp, &instr->operands[1], lane));
 }

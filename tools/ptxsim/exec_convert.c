@@ -156,7 +156,7 @@ EXEC_DEFINE(exec_f64_from_u32, 1, exec_double_bits((double)(uint32_t)a))
 /* ---- Between floats ---- */
 
 EXEC_DEFINE(exec_f32_from_f16, 1, exec_float_bits((float)exec_f16(a)))
-EXEC_DEFINE(exec_f32_from_bf16, 1, exec_float_bits((float)exec_bf16(a)))
+EXEC_DEFINE(exec_f32_from_bf16, 1, (a & 0xffff) << 16) /* NaNs as they are */
 EXEC_DEFINE(exec_f16_from_f32, 1, exec_f16_bits((double)exec_float(a)))
 EXEC_DEFINE(exec_bf16_from_f32, 1, exec_bf16_bits((double)exec_float(a)))
 
@@ -181,8 +181,24 @@ static bool prepare_float(ptx_instr *instr, char *error, size_t error_size) {
     return true;
 }
 
+/* A NaN from or to f64 keeps its sign and the upper bits of its payload, and becomes quiet; .ftz of an f32 makes it the
+ * canonical one first. So it is on an H200. */
+static uint64_t convert_nan(const exec_format *source, const exec_format *result, uint64_t bits, unsigned flags) {
+    const int from = source->precision - 1, to = result->precision - 1;
+    if ((flags & EXEC_FTZ) && source->width == 32)
+        bits = EXEC_NAN_F32;
+    uint64_t payload = bits & ((UINT64_C(1) << from) - 1);
+    payload = to >= from ? payload << (to - from) : payload >> (from - to);
+    const uint64_t sign = bits >> (source->width - 1) & 1;
+    return sign << (result->width - 1) | (result->max + 1) | payload | UINT64_C(1) << (to - 1);
+}
+
 uint64_t exec_convert_float(const exec_format *source, const exec_format *result, uint64_t bits, unsigned flags) {
     const double value = source_double(source, bits, flags);
+    if (value != value && (source->width == 64 || result->width == 64))
+        return finish(result, convert_nan(source, result, bits, flags), flags);
+    if (value != value && exec_rounding_of(flags) == EXEC_RNA) /* tf32: the lower bits are cleared, and that is all */
+        return bits & UINT64_C(0xffffe000);
     return finish(result, exec_encode_double(result, value, exec_rounding_of(flags), flags & EXEC_SATFINITE), flags);
 }
 
@@ -192,6 +208,8 @@ EXEC_DEFINE(exec_float_from_float, 1,
 /* Signs stay: a value that rounds to zero gives a zero of its sign. */
 static uint64_t integral(const exec_format *format, uint64_t bits, unsigned flags) {
     const double value = source_double(format, bits, flags);
+    if (value != value && format->width == 64)
+        return finish(format, convert_nan(format, format, bits, flags), flags);
     const double rounded = copysign(round_integral(value, exec_rounding_of(flags)), value);
     return finish(format, exec_encode_double(format, rounded, EXEC_RN, false), flags);
 }

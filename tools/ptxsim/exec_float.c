@@ -47,34 +47,46 @@ static inline sim_result rounded(sim_exec exec, sim_warp *warp, const ptx_instr 
     return result;
 }
 
+/* x * y + z, which is `value`. .ftz decides after rounding to 24 bits with any exponent: what is below 2^-126 then is a
+ * zero, although rounding it as a subnormal would reach 2^-126. */
+static inline float product(float value, float x, float y, float z, unsigned flags) {
+    if (!(flags & EXEC_FTZ) || fabsf(value) != 0x1p-126f)
+        return value;
+    const bool x_smaller = fabsf(x) < fabsf(y);
+    const float scaled = fmaf((x_smaller ? x : y) * 0x1p64f, x_smaller ? y : x, z * 0x1p64f);
+    return fabsf(scaled) < 0x1p-62f ? copysignf(0, value) : value;
+}
+
 /* Defines exec_NAME_fast (rn, no flags) and exec_NAME (any rounding, .ftz, .sat) for f32: x, y and z are the sources.
  */
 #define DEFINE_F32(name, count, expression)                                                                            \
-    static inline float name##_f32(float x, float y, float z) {                                                        \
-        (void)y, (void)z;                                                                                              \
+    static inline float name##_f32(float x, float y, float z, unsigned flags) {                                        \
+        (void)y, (void)z, (void)flags;                                                                                 \
         return expression;                                                                                             \
     }                                                                                                                  \
-    EXEC_DEFINE(exec_##name##_fast, count, exec_float_bits(name##_f32(exec_float(a), exec_float(b), exec_float(c))))   \
+    EXEC_DEFINE(exec_##name##_fast, count,                                                                             \
+                exec_float_bits(name##_f32(exec_float(a), exec_float(b), exec_float(c), 0)))                           \
     EXEC_DEFINE(exec_##name##_flags, count,                                                                            \
-                output(name##_f32(input(a, flags), input(b, flags), input(c, flags)), flags))                          \
+                output(name##_f32(input(a, flags), input(b, flags), input(c, flags), flags), flags))                   \
     static sim_result exec_##name(sim_warp *warp, const ptx_instr *instr, uint32_t mask) {                             \
         return rounded(exec_##name##_flags, warp, instr, mask);                                                        \
     }
 
 /* The same for both halves of a packed pair. */
 #define DEFINE_F32X2(name, count)                                                                                      \
-    EXEC_DEFINE(exec_##name##_x2_flags, count,                                                                         \
-                output(name##_f32(input(a, flags), input(b, flags), input(c, flags)), flags) |                         \
-                    output(name##_f32(input(a >> 32, flags), input(b >> 32, flags), input(c >> 32, flags)), flags)     \
-                        << 32)                                                                                         \
+    EXEC_DEFINE(                                                                                                       \
+        exec_##name##_x2_flags, count,                                                                                 \
+        output(name##_f32(input(a, flags), input(b, flags), input(c, flags), flags), flags) |                          \
+            output(name##_f32(input(a >> 32, flags), input(b >> 32, flags), input(c >> 32, flags), flags), flags)      \
+                << 32)                                                                                                 \
     static sim_result exec_##name##_x2(sim_warp *warp, const ptx_instr *instr, uint32_t mask) {                        \
         return rounded(exec_##name##_x2_flags, warp, instr, mask);                                                     \
     }
 
 DEFINE_F32(add, 2, x + y)
 DEFINE_F32(sub, 2, x - y)
-DEFINE_F32(mul, 2, x *y)
-DEFINE_F32(fma, 3, fmaf(x, y, z))
+DEFINE_F32(mul, 2, product(x *y, x, y, 0, flags))
+DEFINE_F32(fma, 3, product(fmaf(x, y, z), x, y, z, flags))
 DEFINE_F32X2(add, 2)
 DEFINE_F32X2(sub, 2)
 DEFINE_F32X2(mul, 2)
@@ -153,8 +165,8 @@ EXEC_DEFINE(exec_rsqrt_approx_f64, 1, upper_output(1 / sqrt(upper_input(a))))
 
 /* ---- f64 ---- */
 
-/* The ISA leaves NaN payloads of f64 open. This machine passes on the first NaN among the sources, made quiet, and else
- * gives the quiet NaN with the sign set, which is CUDA's own NaN. */
+/* The ISA leaves NaN payloads of f64 open. Here, as on an H200, the first NaN of x, y, z is passed on, made quiet;
+ * without one a NaN is CUDA's own, quiet with the sign set. */
 static inline uint64_t double_result(double value, double x, double y, double z) {
     if (value == value)
         return exec_double_bits(value);
@@ -165,9 +177,10 @@ static inline uint64_t double_result(double value, double x, double y, double z)
                     : UINT64_C(0xfff8000000000000);
 }
 
-#define DEFINE_F64(name, count, expression)                                                                            \
+/* first, second, third: in which order the sources' NaNs are passed on. */
+#define DEFINE_F64(name, count, expression, first, second, third)                                                      \
     static inline uint64_t name##_f64(double x, double y, double z) {                                                  \
-        return double_result((expression), x, y, z);                                                                   \
+        return double_result((expression), first, second, third);                                                      \
     }                                                                                                                  \
     EXEC_DEFINE(exec_##name##_f64_loop, count,                                                                         \
                 name##_f64(exec_double(a), (count) > 1 ? exec_double(b) : 0, (count) > 2 ? exec_double(c) : 0))        \
@@ -175,13 +188,13 @@ static inline uint64_t double_result(double value, double x, double y, double z)
         return rounded(exec_##name##_f64_loop, warp, instr, mask);                                                     \
     }
 
-DEFINE_F64(add, 2, x + y)
-DEFINE_F64(sub, 2, x - y)
-DEFINE_F64(mul, 2, x *y)
-DEFINE_F64(fma, 3, fma(x, y, z))
-DEFINE_F64(div, 2, x / y)
-DEFINE_F64(rcp, 1, 1 / x)
-DEFINE_F64(sqrt, 1, sqrt(x))
+DEFINE_F64(add, 2, x + y, y, x, z)
+DEFINE_F64(sub, 2, x - y, y, x, z)
+DEFINE_F64(mul, 2, x *y, y, x, z)
+DEFINE_F64(fma, 3, fma(x, y, z), y, z, x)
+DEFINE_F64(div, 2, x / y, x, y, z)
+DEFINE_F64(rcp, 1, 1 / x, x, y, z)
+DEFINE_F64(sqrt, 1, sqrt(x), x, y, z)
 
 /* ---- By bits ---- */
 
@@ -191,19 +204,25 @@ static inline uint64_t flushed(uint64_t bits, unsigned flags) {
     return flags & EXEC_FTZ ? exec_flush(bits) : bits;
 }
 
-EXEC_DEFINE(exec_neg, 1, flushed(exec_unsigned(a ^ SIGN, shift), flags))
-EXEC_DEFINE(exec_abs, 1, flushed(exec_unsigned(a & ~SIGN, shift), flags))
+/* NaNs of f32 become the canonical one; of f64, as on an H200, they become quiet and keep their sign. */
+static inline uint64_t with_sign(uint64_t original, uint64_t bits, unsigned shift, unsigned flags) {
+    if (shift)
+        return exec_float(original) != exec_float(original) ? EXEC_NAN_F32 : flushed(exec_unsigned(bits, shift), flags);
+    return exec_double(original) != exec_double(original) ? original | UINT64_C(1) << 51 : bits;
+}
+
+EXEC_DEFINE(exec_neg, 1, with_sign(a, a ^ SIGN, shift, flags))
+EXEC_DEFINE(exec_abs, 1, with_sign(a, a & ~SIGN, shift, flags))
 EXEC_DEFINE(exec_copysign, 2, exec_unsigned((b & ~SIGN) | (a & SIGN), shift))
 
 #define INFINITY_F32 UINT64_C(0x7f800000)
 #define INFINITY_F64 UINT64_C(0x7ff0000000000000)
-#define NAN_F64      UINT64_C(0x7fffffffffffffff)
 EXEC_DEFINE(exec_min_f32, 2,
             exec_min_max(flushed(a, flags), flushed(b, flags), 32, INFINITY_F32, EXEC_NAN_F32, flags, false))
 EXEC_DEFINE(exec_max_f32, 2,
             exec_min_max(flushed(a, flags), flushed(b, flags), 32, INFINITY_F32, EXEC_NAN_F32, flags, true))
-EXEC_DEFINE(exec_min_f64, 2, exec_min_max(a, b, 0, INFINITY_F64, NAN_F64, flags, false))
-EXEC_DEFINE(exec_max_f64, 2, exec_min_max(a, b, 0, INFINITY_F64, NAN_F64, flags, true))
+EXEC_DEFINE(exec_min_f64, 2, exec_min_max(a, b, 0, INFINITY_F64, b | UINT64_C(1) << 51, flags, false))
+EXEC_DEFINE(exec_max_f64, 2, exec_min_max(a, b, 0, INFINITY_F64, b | UINT64_C(1) << 51, flags, true))
 
 /* Of three: with .abs the magnitudes, as two steps would give them. */
 static inline uint64_t of_three(uint64_t a, uint64_t b, uint64_t c, unsigned flags, bool magnitudes, bool max) {
@@ -218,7 +237,7 @@ EXEC_DEFINE(exec_max3, 3, of_three(a, b, c, flags, false, true))
 EXEC_DEFINE(exec_min3_abs, 3, of_three(a, b, c, flags, true, false))
 EXEC_DEFINE(exec_max3_abs, 3, of_three(a, b, c, flags, true, true))
 
-/* testp; data[2]: which class. Subnormals count as numbers and as finite, zeros as neither normal nor subnormal. */
+/* testp; data[2]: which class. Subnormals count as numbers and as finite, zeros as normal. */
 static const char *const class_names[] = {"finite", "infinite", "number", "notanumber", "normal", "subnormal"};
 
 static bool prepare_testp(ptx_instr *instr, char *error, size_t error_size) {
@@ -242,7 +261,7 @@ static inline bool is_class(uint64_t class, uint64_t bits, unsigned shift) {
     case 3:
         return magnitude > infinity;
     case 4:
-        return magnitude >= hidden && magnitude < infinity;
+        return (magnitude >= hidden && magnitude < infinity) || magnitude == 0;
     default:
         return magnitude > 0 && magnitude < hidden;
     }

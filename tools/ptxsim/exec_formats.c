@@ -100,7 +100,7 @@ uint64_t exec_encode_double(const exec_format *format, double value, exec_roundi
     const int biased = (int)(bits >> 52 & 0x7ff);
     const bool negative = bits >> 63;
     if (biased == 0x7ff && fraction)
-        return format->nan << format->padding | (format->padding ? (UINT64_C(1) << format->padding) - 1 : 0);
+        return format->nan << format->padding;
     if (biased == 0x7ff) {
         const uint64_t code = saturate || !format->has_infinity ? format->max : format->max + 1;
         return (code | (negative ? UINT64_C(1) << (format->width - 1 - format->padding) : 0)) << format->padding;

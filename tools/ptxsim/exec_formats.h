@@ -81,16 +81,16 @@ static inline uint64_t exec_min_max(uint64_t a, uint64_t b, unsigned shift, uint
     a = exec_unsigned(a, shift);
     b = exec_unsigned(b, shift);
     const bool a_nan = (a & magnitudes) > infinity, b_nan = (b & magnitudes) > infinity;
-    if (a_nan || b_nan) {
-        if ((a_nan && b_nan) || (flags & EXEC_NAN))
-            return nan;
-        a = a_nan ? b : a;
-        b = a;
-    }
-    if (flags & EXEC_XORSIGN) {
+    if ((a_nan && b_nan) || ((a_nan || b_nan) && (flags & EXEC_NAN)))
+        return nan;
+    if (flags & EXEC_XORSIGN) { /* also the sign of a NaN that gives way counts */
         sign = (a ^ b) & top;
         a &= magnitudes;
         b &= magnitudes;
+    }
+    if (a_nan || b_nan) {
+        a = a_nan ? b : a;
+        b = a;
     }
     /* Negative codes fall while magnitudes grow; turned around, codes are ordered as signed integers. */
     const int64_t x = exec_signed(a & top ? a ^ magnitudes : a, shift);

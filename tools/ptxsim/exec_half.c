@@ -31,10 +31,12 @@ static inline double input_f16(uint64_t bits, unsigned flags) {
     return flags & EXEC_FTZ ? flush_f16(exec_f16(bits), flags) : exec_f16(bits);
 }
 
+/* .ftz decides after rounding to 11 bits with any exponent: what is then still below 2^-14 is a zero, although rounding
+ * it as a subnormal might reach 2^-14. */
 static inline uint64_t output_f16(double value, unsigned flags) {
     uint64_t bits = exec_f16_bits(value);
-    if (flags & EXEC_FTZ)
-        bits = bits & 0x7c00 ? bits : bits & 0x8000;
+    if ((flags & EXEC_FTZ) && fabs(value) < 0x1.ffep-15)
+        bits &= 0x8000;
     return flags & (EXEC_SAT | EXEC_RELU) ? limit(bits, flags, 0x7c00, 0x3c00) : bits;
 }
 
@@ -87,8 +89,12 @@ static inline uint64_t flush_bits(uint64_t bits, unsigned flags) {
 
 #define MIN_MAX_F16(max)  exec_min_max(flush_bits(a, flags), flush_bits(b, flags), 48, 0x7c00, EXEC_NAN_F16, flags, max)
 #define MIN_MAX_BF16(max) exec_min_max(a, b, 48, 0x7f80, EXEC_NAN_F16, flags, max)
-DEFINE_PACKED(neg, 1, flush_bits(a ^ 0x8000, flags))
-DEFINE_PACKED(abs, 1, flush_bits(a & 0x7fff, flags))
+/* NaNs become the canonical one. */
+#define WITH_SIGN(bits, infinity) ((a & 0x7fff) > (infinity) ? EXEC_NAN_F16 : flush_bits(bits, flags))
+DEFINE_PACKED(neg_f16, 1, WITH_SIGN(a ^ 0x8000, 0x7c00))
+DEFINE_PACKED(abs_f16, 1, WITH_SIGN(a & 0x7fff, 0x7c00))
+DEFINE_PACKED(neg_bf16, 1, WITH_SIGN(a ^ 0x8000, 0x7f80))
+DEFINE_PACKED(abs_bf16, 1, WITH_SIGN(a & 0x7fff, 0x7f80))
 DEFINE_PACKED(min_f16, 2, MIN_MAX_F16(false))
 DEFINE_PACKED(max_f16, 2, MIN_MAX_F16(true))
 DEFINE_PACKED(min_bf16, 2, MIN_MAX_BF16(false))
@@ -113,14 +119,14 @@ static const exec_rule rules[] = {
     {"fma", "rn ftz? sat|relu? f16x2", "dsss", exec_fma_f16x2, NULL},
     {"fma", "rn relu? bf16", "dsss", exec_fma_bf16, NULL},
     {"fma", "rn relu? bf16x2", "dsss", exec_fma_bf16x2, NULL},
-    {"neg", "ftz? f16", "ds", exec_neg, NULL},
-    {"neg", "ftz? f16x2", "ds", exec_neg_x2, NULL},
-    {"neg", "bf16", "ds", exec_neg, NULL},
-    {"neg", "bf16x2", "ds", exec_neg_x2, NULL},
-    {"abs", "ftz? f16", "ds", exec_abs, NULL},
-    {"abs", "ftz? f16x2", "ds", exec_abs_x2, NULL},
-    {"abs", "bf16", "ds", exec_abs, NULL},
-    {"abs", "bf16x2", "ds", exec_abs_x2, NULL},
+    {"neg", "ftz? f16", "ds", exec_neg_f16, NULL},
+    {"neg", "ftz? f16x2", "ds", exec_neg_f16_x2, NULL},
+    {"neg", "bf16", "ds", exec_neg_bf16, NULL},
+    {"neg", "bf16x2", "ds", exec_neg_bf16_x2, NULL},
+    {"abs", "ftz? f16", "ds", exec_abs_f16, NULL},
+    {"abs", "ftz? f16x2", "ds", exec_abs_f16_x2, NULL},
+    {"abs", "bf16", "ds", exec_abs_bf16, NULL},
+    {"abs", "bf16x2", "ds", exec_abs_bf16_x2, NULL},
     {"min", "ftz? NaN? f16", "dss", exec_min_f16, NULL},
     {"min", "ftz? NaN? f16x2", "dss", exec_min_f16_x2, NULL},
     {"min", "NaN? bf16", "dss", exec_min_bf16, NULL},

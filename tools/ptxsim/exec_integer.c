@@ -66,19 +66,19 @@ static inline uint64_t distance(bool less, uint64_t a, uint64_t b) {
 EXEC_DEFINE(exec_sad_u, 3, U(distance(U(a) < U(b), a, b) + c))
 EXEC_DEFINE(exec_sad_s, 3, U(distance(S(a) < S(b), a, b) + c))
 
-/* Division by zero is unspecified; here, as on hardware, the quotient is all ones and the remainder the dividend. The
- * smallest number by -1 wraps around. */
+/* Division by zero is unspecified; here, as on an H200, quotient and remainder are all ones. The smallest number by -1
+ * wraps around. */
 static inline uint64_t quotient(int64_t a, int64_t b) {
     return b == 0 ? UINT64_MAX : b == -1 ? 0 - (uint64_t)a : (uint64_t)(a / b);
 }
 
 static inline uint64_t remainder_signed(int64_t a, int64_t b) {
-    return b == 0 ? (uint64_t)a : b == -1 ? 0 : (uint64_t)(a % b);
+    return b == 0 ? UINT64_MAX : b == -1 ? 0 : (uint64_t)(a % b);
 }
 
 EXEC_DEFINE(exec_div_u, 2, U(U(b) ? U(a) / U(b) : UINT64_MAX))
 EXEC_DEFINE(exec_div_s, 2, U(quotient(S(a), S(b))))
-EXEC_DEFINE(exec_rem_u, 2, U(b) ? U(a) % U(b) : U(a))
+EXEC_DEFINE(exec_rem_u, 2, U(U(b) ? U(a) % U(b) : UINT64_MAX))
 EXEC_DEFINE(exec_rem_s, 2, U(remainder_signed(S(a), S(b))))
 
 EXEC_DEFINE(exec_abs, 1, U(S(a) < 0 ? 0 - a : a))
@@ -205,10 +205,15 @@ static inline uint64_t ones(unsigned count) {
     return count >= 64 ? UINT64_MAX : (UINT64_C(1) << count) - 1;
 }
 
-/* Position and length of a field are bytes; what lies above the width is taken from the sign (bfe) or left out (bfi).
- */
+/* Position and length of a field are bytes by the ISA; of 64-bit forms an H200 looks at all 32 bits. What lies above
+ * the width is taken from the sign (bfe) or left out (bfi). */
+static inline unsigned field_number(uint64_t bits, unsigned shift) {
+    const uint32_t number = (uint32_t)bits;
+    return shift ? number & 0xff : number < 256 ? number : 255;
+}
+
 static inline uint64_t extract(uint64_t a, uint64_t b, uint64_t c, unsigned shift, bool is_signed) {
-    const unsigned position = b & 0xff, length = c & 0xff, top = WIDTH - 1;
+    const unsigned position = field_number(b, shift), length = field_number(c, shift), top = WIDTH - 1;
     const unsigned last = position + length - 1 < top ? position + length - 1 : top; /* unused if length is 0 */
     const unsigned present = position > top ? 0 : length < WIDTH - position ? length : WIDTH - position;
     const uint64_t bits = position > top ? 0 : U(a) >> position & ones(present);
@@ -217,7 +222,7 @@ static inline uint64_t extract(uint64_t a, uint64_t b, uint64_t c, unsigned shif
 }
 
 static inline uint64_t insert(uint64_t a, uint64_t b, uint64_t c, uint64_t e, unsigned shift) {
-    const unsigned position = c & 0xff, length = e & 0xff;
+    const unsigned position = field_number(c, shift), length = field_number(e, shift);
     const uint64_t mask = position >= WIDTH ? 0 : ones(length) << position;
     return U((b & ~mask) | (position >= WIDTH ? 0 : a << position & mask));
 }

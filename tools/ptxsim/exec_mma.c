@@ -15,6 +15,7 @@
 #include "async.h"
 #include "exec_formats.h"
 #include "mma.h"
+#include "tensor_sum.h"
 
 /* ---- Forms ---- */
 
@@ -199,12 +200,11 @@ static bool read_scales(sim_warp *warp, const ptx_instr *instr, const bound *f, 
 /* ---- Results ---- */
 
 static uint64_t sum_bits(const bound *f, double value, bool cut) {
-    const exec_rounding rounding = cut ? EXEC_RZ : EXEC_RN;
     switch (f->sum) {
     case SUM_F16:
-        return cut ? exec_encode_double(&exec_format_f16, value, rounding, false) : exec_f16_bits(value);
+        return exec_f16_bits(value);
     case SUM_F32:
-        return cut ? exec_encode_double(&exec_format_f32, value, rounding, false) : exec_float_bits((float)value);
+        return cut ? tensor_f32(value, 23) : exec_float_bits((float)value);
     default:
         if (f->satfinite)
             value = value > INT32_MAX ? INT32_MAX : value < INT32_MIN ? INT32_MIN : value;
@@ -258,7 +258,10 @@ static sim_result exec_mma(sim_warp *warp, const ptx_instr *instr, uint32_t mask
     product.k = f.k;
     product.blocks = f.blocks;
     product.scaled = f.scaled;
-    product.bits = f.sum == SUM_S32 ? 0 : warp->cta->launch->tensor_bits;
+    product.bits = f.sum == SUM_S32 ? TENSOR_EXACT : warp->cta->launch->tensor_bits;
+    product.a_type = (mma_type)f.a;
+    product.b_type = (mma_type)f.b;
+    product.half = f.sum == SUM_F16;
     read_a(warp, instr, (mma_type)f.a, &product, &g);
     read_b(warp, instr, (mma_type)f.b, &product, &g);
     read_c(warp, instr, (sum_type)f.sum, &product, &g);

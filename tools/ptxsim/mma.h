@@ -38,7 +38,9 @@ double mma_scale(bool ue4m3, uint8_t code);
 typedef struct mma_product {
     int k, blocks; /* K and how many scale factors there are along it; 1 without scales */
     bool scaled;
-    int bits; /* of tensor_sum */
+    int bits;                /* as in tensor_sum.h */
+    mma_type a_type, b_type; /* needed with bits alone, and whether c are f16 */
+    bool half;
     double a[MMA_M][MMA_MAX_K];
     double b[MMA_MAX_K][MMA_N];
     double a_scale[MMA_MAX_BLOCKS][MMA_M];

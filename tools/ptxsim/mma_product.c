@@ -135,17 +135,58 @@ __attribute__((target("avx2,fma"))) static void add_blocks_avx2(mma_product *p) 
 #define HAS_AVX2        0
 #endif
 
-static void add_cut(mma_product *p) {
+/* ---- Products of a narrow unit ---- */
+
+typedef struct exponents {
+    int a[MMA_M][MMA_MAX_K], b[MMA_MAX_K][MMA_N];
+} exponents;
+
+static void find_exponents(const mma_product *p, bool as_f16, exponents *e) {
+    const int a_smallest = exec_find_format(as_f16 ? "f16" : types[p->a_type].format)->min_exponent;
+    const int b_smallest = exec_find_format(as_f16 ? "f16" : types[p->b_type].format)->min_exponent;
+    for (int k = 0; k < p->k; k++) {
+        for (int m = 0; m < MMA_M; m++)
+            e->a[m][k] = tensor_exponent(p->a[m][k], a_smallest);
+        for (int n = 0; n < MMA_N; n++)
+            e->b[k][n] = tensor_exponent(p->b[k][n], b_smallest);
+    }
+}
+
+/* c and the products of one row and column whose K % 4 are in the mask `places`. */
+static double cut_sum(const mma_product *p, const exponents *e, int m, int n, unsigned places, double c, int bits) {
     const int length = p->k / p->blocks;
+    tensor_term terms[MMA_MAX_K + 1] = {{c, tensor_exponent(c, p->half ? -14 : -126)}};
+    size_t count = 1;
+    for (int k = 0; k < p->k; k++) {
+        if (!(places >> k % 4 & 1))
+            continue;
+        const double scale = p->scaled ? p->a_scale[k / length][m] * p->b_scale[k / length][n] : 1;
+        terms[count++] = (tensor_term){p->a[m][k] * p->b[k][n] * scale,
+                                       e->a[m][k] + e->b[k][n] + (p->scaled ? tensor_exponent(scale, -254) : 0)};
+    }
+    return tensor_sum(terms, count, bits);
+}
+
+/* A sum as the next step finds it. */
+static double stored(const mma_product *p, double sum) {
+    return p->half ? exec_f16(exec_f16_bits(sum)) : (double)exec_float(tensor_f32(sum, 23));
+}
+
+static void add_cut(mma_product *p) {
+    const bool hopper = p->bits == TENSOR_HOPPER, two_steps = hopper && types[p->a_type].bits == 8;
+    const int bits = hopper ? TENSOR_HOPPER_BITS : p->bits;
+    exponents e;
+    find_exponents(p, two_steps, &e);
     for (int m = 0; m < MMA_M; m++) {
         for (int n = 0; n < MMA_N; n++) {
-            double terms[MMA_MAX_K + 1];
-            for (int k = 0; k < p->k; k++) {
-                const double scale = p->scaled ? p->a_scale[k / length][m] * p->b_scale[k / length][n] : 1;
-                terms[k] = p->a[m][k] * p->b[k][n] * scale;
+            double *c = &p->c[m][n];
+            if (two_steps) {
+                const double first = stored(p, cut_sum(p, &e, m, n, 3, 0, bits));
+                const double both = stored(p, cut_sum(p, &e, m, n, 12, first, bits));
+                *c = p->half ? both + *c : (double)((float)both + (float)*c);
+            } else {
+                *c = cut_sum(p, &e, m, n, 15, *c, bits);
             }
-            terms[p->k] = p->c[m][n];
-            p->c[m][n] = tensor_sum(terms, (size_t)p->k + 1, p->bits);
         }
     }
 }

@@ -80,10 +80,13 @@ static void sum_cut(const tcgen05_product *p, const tmem *t, const double *a, co
     const int bits = p->base.base.warp->cta->launch->tensor_bits;
     for (int n = 0; n < p->n; n++) {
         for (int m = 0; m < p->m; m++) {
-            double terms[TCGEN05_MAX_K + 1];
-            for (int k = 0; k < p->k; k++)
-                terms[k] = a[k * p->m + m] * b[n * p->k + k];
-            terms[p->k] = accumulator(p, t->cells[tcgen05_column(p, n)][tcgen05_lane(p, m) + tcgen05_below(p, n)]);
+            tensor_term terms[TCGEN05_MAX_K + 1];
+            for (int k = 0; k < p->k; k++) {
+                const double x = a[k * p->m + m], y = b[n * p->k + k];
+                terms[k] = (tensor_term){x * y, tensor_exponent(x, -1000) + tensor_exponent(y, -1000)};
+            }
+            const double sum = accumulator(p, t->cells[tcgen05_column(p, n)][tcgen05_lane(p, m) + tcgen05_below(p, n)]);
+            terms[p->k] = (tensor_term){sum, tensor_exponent(sum, -1000)};
             out[n * p->m + m] = tensor_sum(terms, (size_t)p->k + 1, bits);
         }
     }
@@ -100,10 +103,8 @@ static uint32_t wrap(double sum, bool saturate) {
 /* One column in lanes that are those of neighbouring rows. */
 static void set_lanes(const tcgen05_product *p, const double *sums, uint32_t *cells, int count) {
     const bool cut = p->base.base.warp->cta->launch->tensor_bits != 0;
-    for (int i = 0; i < count && cut && p->d != TCGEN05_D_S32; i++) {
-        const exec_format *format = p->d == TCGEN05_D_F16 ? &exec_format_f16 : &exec_format_f32;
-        cells[i] = (uint32_t)exec_encode_double(format, sums[i], EXEC_RZ, false);
-    }
+    for (int i = 0; i < count && cut && p->d != TCGEN05_D_S32; i++)
+        cells[i] = p->d == TCGEN05_D_F16 ? (uint32_t)exec_f16_bits(sums[i]) : tensor_f32(sums[i], 23);
     if (cut && p->d != TCGEN05_D_S32)
         return;
     if (p->d == TCGEN05_D_F32) { /* the usual case, in a loop of its own */

@@ -279,14 +279,22 @@ static void multiply_row(const wgmma_shape *s, const double *a, const double *b,
     }
 }
 
+/* Exponents of the elements of one of the operands. */
+static void find_exponents(wgmma_type type, const double *values, size_t count, int *exponents) {
+    const int smallest = type == WGMMA_E4M3 ? -6 : type == WGMMA_E5M2 || type == WGMMA_F16 ? -14 : -126;
+    for (size_t i = 0; i < count; i++)
+        exponents[i] = tensor_exponent(values[i], smallest);
+}
+
 /* The same with every term cut; `accumulators`: the row's, added with them. */
-static void multiply_row_cut(const wgmma_shape *s, const double *a, const double *b, size_t row, int bits,
-                             const double *accumulators, double *sums) {
-    double terms[WGMMA_MAX_K + 1];
+static void multiply_row_cut(const wgmma_shape *s, const double *a, const double *b, const int *a_exponents,
+                             const int *b_exponents, size_t row, int bits, const double *accumulators, double *sums) {
+    tensor_term terms[WGMMA_MAX_K + 1];
     for (size_t n = 0; n < (size_t)s->n; n++) {
         for (size_t k = 0; k < (size_t)s->k; k++)
-            terms[k] = a[k * WGMMA_M + row] * b[k * WGMMA_MAX_N + n];
-        terms[s->k] = accumulators[n];
+            terms[k] = (tensor_term){a[k * WGMMA_M + row] * b[k * WGMMA_MAX_N + n],
+                                     a_exponents[k * WGMMA_M + row] + b_exponents[k * WGMMA_MAX_N + n]};
+        terms[s->k] = (tensor_term){accumulators[n], tensor_exponent(accumulators[n], s->half ? -14 : -126)};
         sums[n] = tensor_sum(terms, (size_t)s->k + 1, bits);
     }
 }
@@ -310,21 +318,21 @@ static void read_row(const wgmma_product *p, size_t row, double *accumulators) {
     }
 }
 
-static uint64_t encode(const wgmma_shape *s, double value, bool cut) {
-    const bool half = s->half;
+/* fraction: bits that an f32 is cut to, 0: rounded instead. */
+static uint64_t encode(const wgmma_shape *s, double value, int fraction) {
     if (s->whole && s->saturates)
         value = value > INT32_MAX ? INT32_MAX : value < INT32_MIN ? INT32_MIN : value;
     if (s->whole)
         return (uint32_t)(int64_t)value;
-    if (cut)
-        return exec_encode_double(half ? &exec_format_f16 : &exec_format_f32, value, EXEC_RZ, false);
-    return half ? exec_f16_bits(value) : exec_float_bits((float)value);
+    if (s->half)
+        return exec_f16_bits(value);
+    return fraction ? tensor_f32(value, fraction) : exec_float_bits((float)value);
 }
 
-static void write_row(const wgmma_product *p, size_t row, const double *sums, const bool *undefined, bool cut) {
+static void write_row(const wgmma_product *p, size_t row, const double *sums, const bool *undefined, int fraction) {
     for (int n = 0; n < p->shape.n; n++) {
         const uint64_t nan = p->shape.half ? EXEC_NAN_F16 : EXEC_NAN_F32;
-        const uint64_t bits = undefined[n] ? nan : encode(&p->shape, sums[n], cut);
+        const uint64_t bits = undefined[n] ? nan : encode(&p->shape, sums[n], fraction);
         uint64_t *at = accumulator_at(p, row, n);
         *at = p->shape.half && n % 2 ? (*at & 0xffff) | bits << 16 : bits;
     }
@@ -381,20 +389,29 @@ bool wgmma_compute(const wgmma_product *product) {
     static _Thread_local double a[WGMMA_MAX_K * WGMMA_M], b[WGMMA_MAX_K * WGMMA_MAX_N];
     double sums[WGMMA_MAX_N], accumulators[WGMMA_MAX_N];
     bool undefined[WGMMA_MAX_N] = {false}, undefined_rows[WGMMA_M] = {false};
-    const int bits = product->shape.whole ? 0 : product->base.warp->cta->launch->tensor_bits;
+    static _Thread_local int a_exponents[WGMMA_MAX_K * WGMMA_M], b_exponents[WGMMA_MAX_K * WGMMA_MAX_N];
+    const wgmma_shape *s = &product->shape;
+    const int setting = s->whole ? TENSOR_EXACT : product->base.warp->cta->launch->tensor_bits;
+    const bool narrow = setting == TENSOR_HOPPER && s->element_bytes == 1;
+    const int bits = narrow ? TENSOR_HOPPER_FP8_BITS : setting == TENSOR_HOPPER ? TENSOR_HOPPER_BITS : setting;
+    const int fraction = narrow ? TENSOR_HOPPER_FP8_BITS : bits ? 23 : 0;
     uint32_t claims[WGMMA_MAX_N] = {0};
     if (!read_both(product, a, b, undefined_rows, undefined, claims))
         return false;
+    if (bits != 0) {
+        find_exponents(s->a, a, (size_t)s->k * WGMMA_M, a_exponents);
+        find_exponents(s->b, b, (size_t)s->k * WGMMA_MAX_N, b_exponents);
+    }
     for (size_t row = 0; row < WGMMA_M; row++) {
         read_row(product, row, accumulators);
         if (bits != 0) {
-            multiply_row_cut(&product->shape, a, b, row, bits, accumulators, sums);
+            multiply_row_cut(s, a, b, a_exponents, b_exponents, row, bits, accumulators, sums);
         } else {
-            multiply_row(&product->shape, a, b, row, sums);
-            for (int n = 0; n < product->shape.n; n++)
+            multiply_row(s, a, b, row, sums);
+            for (int n = 0; n < s->n; n++)
                 sums[n] += accumulators[n];
         }
-        write_row(product, row, sums, undefined, bits != 0);
+        write_row(product, row, sums, undefined, fraction);
     }
     note_results(product, undefined_rows, undefined, claims);
     return true;

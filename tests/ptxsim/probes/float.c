@@ -4,6 +4,9 @@
  * ...) is left out: the software GPU computes it more accurately. */
 #include "scalar.h"
 
+#define F32_EDGE "and.b32 %x, %a, 7; sub.u32 %x, 0x3f800000, %x; and.b32 %y, %b, 7; add.u32 %y, %y, 0x00800000; "
+#define F16_EDGE "and.b16 %a, %a, 7; sub.u16 %a, 0x3c00, %a; and.b16 %b, %b, 7; add.u16 %b, %b, 0x0400; "
+
 static const scalar_probe table[] = {
     {"f=ff", "{add,sub,mul}{.rn,.rz,.rm,.rp}.f32", NULL},
     {"f=ff", "{add,sub,mul}{.ftz,.sat,.rz.ftz.sat}.f32", NULL},
@@ -36,6 +39,13 @@ static const scalar_probe table[] = {
     {"y=yy", "{min,max}{,.NaN}{,.xorsign.abs}.bf16x2", NULL},
     {"b=b", "{abs,neg}.bf16", NULL},
     {"y=y", "{abs,neg}.bf16x2", NULL},
+    {"d=d", "{abs,neg}.f64", NULL},
+    {"d=d", "rcp.rn.f64", NULL},
+    /* around 2^-126 and 2^-14, products at which .ftz has to decide */
+    {"f=ii", F32_EDGE "mul.{rn,rz,rm,rp}.ftz.f32 %d, %x, %y;", "mul.{rn,rz,rm,rp}.ftz.f32_edge"},
+    {"f=ii", F32_EDGE "fma.{rn,rz,rm,rp}.ftz.f32 %d, %x, %y, 0f80000000;", "fma.{rn,rz,rm,rp}.ftz.f32_edge"},
+    {"h=ss", F16_EDGE "mul.ftz.f16 %d, %a, %b;", "mul.ftz.f16_edge"},
+    {"h=ss", ".reg .b16 %a2; " F16_EDGE "mov.b16 %a2, 0x8000; fma.rn.ftz.f16 %d, %a, %b, %a2;", "fma.rn.ftz.f16_edge"},
     {NULL, NULL, NULL},
 };
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * ldmatrix, stmatrix, movmatrix, and mma.sync with numbers whose sums are exact, or nearly so. */
-#include <math.h>
+ * ldmatrix, stmatrix, movmatrix, and mma.sync with numbers whose sums are exact, and with others. */
 #include <string.h>
 
 #include "product.h"
@@ -65,7 +64,7 @@ static void add_movmatrix(probe_list *list) {
 
 /* ---- mma.sync ---- */
 
-static void add_mma(probe_list *list, const mma_form *f, bool exact, int bits) {
+static void add_mma(probe_list *list, const mma_form *f, bool exact) {
     probe *p = probe_add(list, "matrix/%smma.m16n8k%d%s.%s.%s.%s", exact ? "" : "near_", f->k, f->modifier, f->sum,
                          f->a->name, f->b->name);
     const bool integers = f->a->exponent == 0;
@@ -97,11 +96,6 @@ static void add_mma(probe_list *list, const mma_form *f, bool exact, int bits) {
         for (size_t i = 0; integers && i < c; i += 3)
             words[a + b + i] = (rng_next(&r) & 1 ? 0x7fffffff : 0x80000000) ^ (uint32_t)rng_below(&r, 100000);
     }
-    if (!exact) { /* as for wgmma: terms are below 2^8 */
-        const bool half = strcmp(f->sum, "f16") == 0;
-        p->compare = half ? PROBE_NEAR_F16 : PROBE_NEAR_F32;
-        p->near = (f->k + 2) * ldexp(1, 7 - bits) + (half ? ldexp(1, 13 - 10) : 0);
-    }
 }
 
 void probes_matrix(probe_list *list) {
@@ -114,16 +108,16 @@ void probes_matrix(probe_list *list) {
                                                                                                   &element_u8};
     for (int exact = 0; exact < 2; exact++) {
         for (int k = 8; k <= 16; k += 8) {
-            add_mma(list, &(mma_form){&element_f16, &element_f16, "f32", k, ""}, exact, 22);
-            add_mma(list, &(mma_form){&element_f16, &element_f16, "f16", k, ""}, exact, 22);
-            add_mma(list, &(mma_form){&element_bf16, &element_bf16, "f32", k, ""}, exact, 22);
-            add_mma(list, &(mma_form){&element_tf32, &element_tf32, "f32", k / 2, ""}, exact, 22);
+            add_mma(list, &(mma_form){&element_f16, &element_f16, "f32", k, ""}, exact);
+            add_mma(list, &(mma_form){&element_f16, &element_f16, "f16", k, ""}, exact);
+            add_mma(list, &(mma_form){&element_bf16, &element_bf16, "f32", k, ""}, exact);
+            add_mma(list, &(mma_form){&element_tf32, &element_tf32, "f32", k / 2, ""}, exact);
             for (int pair = 0; pair < 4; pair++)
                 add_mma(list, &(mma_form){narrow[pair / 2], narrow[pair % 2], pair % 2 ? "f16" : "f32", 2 * k, ""},
-                        exact, 13);
+                        exact);
             for (int pair = 0; exact && pair < 4; pair++) {
-                add_mma(list, &(mma_form){bytes[pair / 2], bytes[pair % 2], "s32", 2 * k, ""}, true, 0);
-                add_mma(list, &(mma_form){bytes[pair / 2], bytes[pair % 2], "s32", 2 * k, ".satfinite"}, true, 0);
+                add_mma(list, &(mma_form){bytes[pair / 2], bytes[pair % 2], "s32", 2 * k, ""}, true);
+                add_mma(list, &(mma_form){bytes[pair / 2], bytes[pair % 2], "s32", 2 * k, ".satfinite"}, true);
             }
         }
     }

@@ -52,6 +52,10 @@ static const scalar_probe table[] = {
           "ld.global.b64 %rd5, [%rd2];" BOTH64,
      "atom.global.cas.b64"},
     {"d=dd", GLOBAL64("add.f64 %rd4, [%rd2], %b"), "atom.global.add.f64"},
+    {"d=dd", SHARED64("add.f64 %rd4, [%r1], %b"), "atom.shared.add.f64"},
+    {"d=d", GLOBAL64("add.f64 %rd4, [%rd2], 0dfff0000000000000"), "atom.global.add.f64_infinity"},
+    {"l=ff", CELL "st.global.b32 [%rd2], %a; red.global.add.f32 [%rd2], %b; ld.global.u32 %d, [%rd2];",
+     "red.global.add.f32"},
     /* parts of words, with their sign */
     {"i=i", CELL "st.shared.b32 [%r1], %a; ld.shared.{u8,s8,u16,s16} %d, [%r1+2];", "ld.shared.{u8,s8,u16,s16}"},
     {"l=i", CELL "st.global.b32 [%rd2], %a; ld.global.{u8,s8,u16,s16,u32,s32} %d, [%rd2];",

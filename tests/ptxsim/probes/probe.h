@@ -17,13 +17,6 @@
 
 enum { PROBE_SEED = 1, PROBE_POISON = 0xcd /* bytes of `out` that no kernel has written */ };
 
-/* How results may differ from what was recorded. */
-typedef enum probe_compare {
-    PROBE_BITS,     /* not at all */
-    PROBE_NEAR_F32, /* 32-bit floats: by `near` */
-    PROBE_NEAR_F16  /* the same for 16-bit ones */
-} probe_compare;
-
 /* A tiled tensor map, as cuTensorMapEncodeTiled takes it. */
 typedef struct probe_map {
     unsigned rank;      /* 0: the probe has none */
@@ -44,8 +37,6 @@ typedef struct probe {
     uint8_t *in;
     size_t in_bytes, out_bytes;
     probe_map map;
-    probe_compare compare;
-    double near;
     bool keep; /* record all bytes, however many */
 } probe;
 

@@ -93,9 +93,8 @@ void recording_end(attns_strbuf *text) {
 
 /* ---- Reading ---- */
 
-static char *read_text(const char *path, recording *rec, bool *missing) {
+static char *read_text(const char *path, recording *rec) {
     FILE *file = fopen(path, "rb");
-    *missing = !file && errno == ENOENT;
     attns_strbuf text = {0};
     char buffer[65536];
     size_t got = 0;
@@ -151,9 +150,9 @@ static bool parse(recording *rec, char *text) {
     return rec->entries != NULL;
 }
 
-bool recording_read(recording *rec, const char *path, bool *missing) {
+bool recording_read(recording *rec, const char *path) {
     memset(rec, 0, sizeof *rec);
-    char *text = read_text(path, rec, missing);
+    char *text = read_text(path, rec);
     if (!text)
         return false;
     if (!parse(rec, text))

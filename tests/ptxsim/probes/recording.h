@@ -27,8 +27,8 @@ typedef struct recording {
     char error[256];
 } recording;
 
-/* false with `error` set; `missing`: because there is no such file. */
-bool recording_read(recording *rec, const char *path, bool *missing);
+/* false with `error` set. */
+bool recording_read(recording *rec, const char *path);
 void recording_free(recording *rec);
 const recording_entry *recording_find(const recording *rec, const char *name);
 

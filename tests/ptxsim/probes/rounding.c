@@ -23,6 +23,7 @@ typedef enum experiment {
     MANY,      /* C is -large, large in K = 0, small everywhere else */
     PLACES,    /* as CANCEL, each at a random place in each row */
     ANY,       /* random numbers of all sizes */
+    SUBNORMAL, /* A below twice its smallest normal number, mostly subnormal, B of all sizes */
     EXPERIMENTS
 } experiment;
 
@@ -86,17 +87,21 @@ static void fill(matrices *x, experiment e, const element_type *t, bool half, in
     }
 }
 
-/* The largest difference that is accepted: of K + 2 roundings to `bits` below the largest term. */
-static double bound(const matrices *x, int k, bool half, int bits) {
-    double largest = 0;
-    for (int m = 0; m < M; m++) {
-        for (int n = 0; n < N; n++) {
-            largest = fmax(largest, fabs(x->c[m][n]));
-            for (int i = 0; i < k; i++)
-                largest = fmax(largest, fabs(x->a[m][i] * x->b[i][n]));
+static void fill_subnormal(matrices *x, const element_type *t, bool half, int k, struct rng *r) {
+    const int smallest = 2 - (1 << (t->exponent - 1)); /* exponent of normal numbers */
+    const int low = t->exponent == 4 ? -6 : t->exponent == 5 ? -8 : 92, high = low + (t->exponent == 4 ? 14 : 16);
+    for (int i = 0; i < k; i++) {
+        for (int m = 0; m < M; m++) {
+            const double code = (double)rng_below(r, INT64_C(2) << rng_below(r, t->mantissa + 1));
+            x->a[m][i] = ldexp(rng_next(r) & 1 ? -code : code, smallest - t->mantissa);
         }
+        for (int n = 0; n < N; n++)
+            x->b[i][n] = element_random(r, t, low, high);
     }
-    return (k + 2) * ldexp(1, ilogb(largest) - bits) + (half ? k * ldexp(1, ilogb(largest) - 10) : 0);
+    for (int m = 0; m < M; m += 2) /* every other row without C */
+        for (int n = 0; n < N; n++)
+            x->c[m][n] = element_random(r, half ? &element_f16 : &element_f32, half ? -14 : smallest + low,
+                                        half ? 0 : smallest + high);
 }
 
 /* ---- Where the matrices go ---- */
@@ -139,11 +144,12 @@ static void place_mma(const probe *p, const mma_form *f, unsigned cta, const mat
     }
 }
 
-static const char *const names[EXPERIMENTS] = {"cancel", "cancel_c", "small_c", "no_cancel", "many", "places", "any"};
+static const char *const names[EXPERIMENTS] = {"cancel", "cancel_c", "small_c", "no_cancel",
+                                               "many",   "places",   "any",     "subnormal"};
 
 /* A probe is one experiment. In the first CTA small terms start 4 (or 14) bits below the large ones, in the second 8
  * bits further down. */
-static void add(probe_list *list, const wgmma_form *w, const mma_form *f, int bits) {
+static void add(probe_list *list, const wgmma_form *w, const mma_form *f) {
     static matrices x;
     const element_type *t = w ? w->a : f->a;
     const bool half = w ? w->half : strcmp(f->sum, "f16") == 0;
@@ -152,34 +158,34 @@ static void add(probe_list *list, const wgmma_form *w, const mma_form *f, int bi
         probe *p = probe_add(list, "rounding/%s_k%d.%s.%s_%s", w ? "wgmma" : "mma", k, half ? "f16" : "f32", t->name,
                              names[e]);
         struct rng r = probe_random(p);
-        const unsigned ctas = e == PLACES || e == ANY ? 1 : 2;
+        const unsigned ctas = e >= PLACES ? 1 : 2;
         if (w)
             wgmma_kernel(p, w, ctas, true);
         else
             mma_kernel(p, f, ctas);
         for (unsigned cta = 0; cta < ctas; cta++) {
             fill(&x, (experiment)e, t, half, k, half ? 4 : first + 8 * (int)cta, &r);
-            p->near = fmax(p->near, bound(&x, k, half, bits));
+            if (e == SUBNORMAL)
+                fill_subnormal(&x, t, half, k, &r);
             if (w)
                 place_wgmma(p, w, cta, &x);
             else
                 place_mma(p, f, cta, &x);
         }
         p->keep = true;
-        p->compare = half ? PROBE_NEAR_F16 : PROBE_NEAR_F32;
     }
 }
 
 void probes_rounding(probe_list *list) {
     const element_type *const types[] = {&element_e4m3, &element_e5m2, &element_f16, &element_bf16};
     for (int i = 0; i < 4; i++)
-        add(list, &(wgmma_form){.a = types[i], .b = types[i], .n = N}, NULL, i < 2 ? 13 : 22);
-    add(list, &(wgmma_form){.a = types[0], .b = types[0], .half = true, .n = N}, NULL, 13);
-    add(list, &(wgmma_form){.a = types[2], .b = types[2], .half = true, .n = N}, NULL, 22);
-    add(list, NULL, &(mma_form){types[0], types[0], "f32", 32, ""}, 13);
-    add(list, NULL, &(mma_form){types[1], types[1], "f32", 32, ""}, 13);
-    add(list, NULL, &(mma_form){types[2], types[2], "f32", 16, ""}, 22);
-    add(list, NULL, &(mma_form){types[2], types[2], "f16", 16, ""}, 22);
-    add(list, NULL, &(mma_form){types[3], types[3], "f32", 16, ""}, 22);
-    add(list, NULL, &(mma_form){&element_tf32, &element_tf32, "f32", 8, ""}, 22);
+        add(list, &(wgmma_form){.a = types[i], .b = types[i], .n = N}, NULL);
+    add(list, &(wgmma_form){.a = types[0], .b = types[0], .half = true, .n = N}, NULL);
+    add(list, &(wgmma_form){.a = types[2], .b = types[2], .half = true, .n = N}, NULL);
+    add(list, NULL, &(mma_form){types[0], types[0], "f32", 32, ""});
+    add(list, NULL, &(mma_form){types[1], types[1], "f32", 32, ""});
+    add(list, NULL, &(mma_form){types[2], types[2], "f32", 16, ""});
+    add(list, NULL, &(mma_form){types[2], types[2], "f16", 16, ""});
+    add(list, NULL, &(mma_form){types[3], types[3], "f32", 16, ""});
+    add(list, NULL, &(mma_form){&element_tf32, &element_tf32, "f32", 8, ""});
 }

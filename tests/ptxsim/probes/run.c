@@ -11,7 +11,7 @@
 
 #include "common/gpu.h"
 
-enum { SECONDS = 20, MAX_PROCESSES = 24 };
+enum { START_SECONDS = 20, SECONDS = 5, MAX_PROCESSES = 100 };
 enum { ALL_DONE = 0, NO_DEVICE = 2, CONTEXT_LOST = 3 };
 
 /* What the processes share. */
@@ -106,7 +106,7 @@ static bool run_one(const struct gpu *gpu, const probe *p, probe_result *r) {
 
 static void work(const probe_list *list, shared *s) {
     struct gpu gpu;
-    alarm(SECONDS);
+    alarm(START_SECONDS);
     if (!gpu_open(&gpu, 0)) {
         snprintf(s->run.reason, sizeof s->run.reason, "%s", gpu.reason);
         _exit(NO_DEVICE);

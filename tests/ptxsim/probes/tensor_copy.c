@@ -137,15 +137,18 @@ static void add_tensor(probe_list *list, unsigned rank, unsigned swizzle, bool s
     p->ctas = store ? 1 : CTAS;
     p->map.of_out = store;
     p->map.offset = store ? 0 : TENSOR_AT + 16 * (size_t)rng_below(&r, 4);
-    p->out_bytes = store ? tensor_bytes : CTAS * TILE;
+    p->out_bytes = store ? (tensor_bytes + 15) / 16 * 16 : CTAS * TILE; /* whole pieces are written */
     uint8_t *in = probe_input(p, store ? TENSOR_AT : p->map.offset + tensor_bytes);
     for (size_t i = 0; i < p->in_bytes; i++)
         in[i] = (uint8_t)rng_next(&r);
     int32_t *coordinates = (int32_t *)(void *)in;
-    for (unsigned cta = 0; cta < p->ctas; cta++)
-        for (unsigned d = 0; d < rank; d++)
-            coordinates[8 * cta + d] =
-                (int32_t)rng_range(&r, store ? 0 : -(int64_t)p->map.box[d], (int64_t)p->map.sizes[d] - store);
+    const int64_t step = 16 / (int64_t)element_bytes(p->map.data_type); /* innermost, everything else is illegal */
+    for (unsigned cta = 0; cta < p->ctas; cta++) {
+        for (unsigned d = 0; d < rank; d++) {
+            const int64_t at = rng_range(&r, store ? 0 : -(int64_t)p->map.box[d], (int64_t)p->map.sizes[d] - store);
+            coordinates[8 * cta + d] = (int32_t)(d == 0 ? at / step * step : at);
+        }
+    }
     if (store)
         put_store(p);
     else

@@ -2,17 +2,17 @@
  *
  * Compares what the probes give on this machine's GPU, or on the software GPU, with what a real one gave.
  *
- *     test_probes [FAMILY]             compares, one test for each probe (of the family), with $PTXSIM_PROBE_RECORDING
- * or the recording in the source folder test_probes record FOLDER        writes FOLDER/h200.txt, the recording, and
- * FOLDER/outputs.bin, all outputs one after the other in its order test_probes ptx FOLDER           writes the kernels
- * to FOLDER/NUMBER.ptx, and FOLDER/names.txt */
+ *   test_probes [FAMILY]: compares, one test for each probe (of the family), with $PTXSIM_PROBE_RECORDING or the
+ *     recording in the source folder.
+ *   test_probes record FOLDER [OTHER]: writes FOLDER/h200.txt, the recording, and FOLDER/differences.txt, a recording
+ *     that has all bytes of the outputs that the recording OTHER has not or otherwise.
+ *   test_probes ptx FOLDER: writes the kernels to FOLDER/NUMBER.ptx, and FOLDER/names.txt. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 
 #include <cmocka.h>
 
-#include <math.h>
 #include <sodium.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -58,34 +58,6 @@ typedef struct comparison {
     const recording_entry *entry; /* NULL: there is none */
 } comparison;
 
-/* Numbers of a float output. */
-static double number_at(const probe *p, const uint8_t *out, size_t i) {
-    if (p->compare == PROBE_NEAR_F32) {
-        float value;
-        memcpy(&value, out + 4 * i, 4);
-        return (double)value;
-    }
-    uint16_t code;
-    memcpy(&code, out + 2 * i, 2);
-    const int exponent = code >> 10 & 31, mantissa = code & 1023;
-    const double magnitude = exponent == 31 ? (mantissa ? (double)NAN : (double)INFINITY)
-                             : exponent     ? ldexp(1024 + mantissa, exponent - 25)
-                                            : ldexp(mantissa, -24);
-    return code >> 15 ? -magnitude : magnitude;
-}
-
-static void compare_near(const probe *p, const uint8_t *out, const uint8_t *recorded) {
-    const size_t count = p->out_bytes / (p->compare == PROBE_NEAR_F32 ? 4 : 2);
-    size_t different = 0;
-    for (size_t i = 0; i < count; i++) {
-        const double here = number_at(p, out, i), there = number_at(p, recorded, i);
-        if (!(fabs(here - there) <= p->near) && !(isnan(here) && isnan(there)) && here != there && different++ < 8)
-            print_error("number %zu: %.10g here, %.10g recorded; at most %g apart\n", i, here, there, p->near);
-    }
-    if (different)
-        fail_msg("%zu of %zu numbers differ by more than rounding explains", different, count);
-}
-
 static void compare_bytes(const probe *p, const uint8_t *out, const uint8_t *recorded) {
     size_t different = 0;
     for (size_t i = 0; i < p->out_bytes; i += 4) {
@@ -100,18 +72,16 @@ static void compare_bytes(const probe *p, const uint8_t *out, const uint8_t *rec
         fail_msg("%zu of %zu words differ", different, (p->out_bytes + 3) / 4);
 }
 
-static void compare_sums(const probe *p, const uint8_t *out, const uint8_t *recorded) {
+static size_t differing_parts(const probe *p, const uint8_t *out, const uint8_t *recorded) {
     size_t different = 0;
     for (size_t part = 0; part < RECORDING_PARTS; part++) {
         size_t begin = 0, end = 0;
         uint8_t sum[RECORDING_SUM];
         recording_part(p->out_bytes, part, &begin, &end);
         recording_sum(out + begin, end - begin, sum);
-        if (memcmp(sum, recorded + part * RECORDING_SUM, RECORDING_SUM) != 0 && different++ < 4)
-            print_error("bytes %zu to %zu differ from the recorded ones\n", begin, end);
+        different += memcmp(sum, recorded + part * RECORDING_SUM, RECORDING_SUM) != 0;
     }
-    if (different)
-        fail_msg("%zu of %d parts differ", different, RECORDING_PARTS);
+    return different;
 }
 
 static void test_probe(void **state) {
@@ -124,12 +94,11 @@ static void test_probe(void **state) {
     recording_key(c->p, key);
     if (strcmp(key, c->entry->key) != 0 || c->entry->bytes != c->p->out_bytes)
         fail_msg("the probe has changed since it was recorded: record it anew");
-    if (!c->entry->raw)
-        compare_sums(c->p, c->result->out, c->entry->data);
-    else if (c->p->compare == PROBE_BITS)
+    const size_t different = c->entry->raw ? 0 : differing_parts(c->p, c->result->out, c->entry->data);
+    if (different)
+        fail_msg("%zu of %d parts differ", different, RECORDING_PARTS);
+    if (c->entry->raw)
         compare_bytes(c->p, c->result->out, c->entry->data);
-    else
-        compare_near(c->p, c->result->out, c->entry->data);
 }
 
 static int compare(const probe_list *list, const probe_run *run, const recording *rec) {
@@ -162,26 +131,42 @@ static bool write_file(const char *folder, const char *name, const void *data, s
     return true;
 }
 
-static int record(const probe_list *list, const probe_run *run, const char *folder) {
-    attns_strbuf text = {0}, outputs = {0};
-    size_t failed = 0;
+static bool agrees(const probe *p, const uint8_t *out, const recording_entry *entry) {
+    if (!entry || entry->bytes != p->out_bytes)
+        return false;
+    if (entry->raw)
+        return memcmp(out, entry->data, p->out_bytes) == 0;
+    return differing_parts(p, out, entry->data) == 0;
+}
+
+static int record(probe_list *list, const probe_run *run, const char *folder, const recording *other) {
+    attns_strbuf text = {0}, differences = {0};
+    size_t failed = 0, different = 0;
     attns_strbuf_printf(&text, "# What tests/ptxsim/probes gave on %s, driver API %d, seed %d\n", run->device,
                         run->driver_version, PROBE_SEED);
     for (size_t i = 0; i < list->count; i++) {
-        const probe *p = &list->items[i];
+        probe *p = &list->items[i];
         const probe_result *r = &run->results[i];
-        printf("%-6s %s%s%s\n", r->done ? "ok" : "failed", p->name, r->done ? "" : ": ", r->error);
-        failed += !r->done;
-        attns_strbuf_append(&outputs, (const char *)r->out, p->out_bytes);
-        if (r->done)
-            recording_put(&text, p, r->out);
+        if (!r->done) {
+            printf("failed %s: %s\n", p->name, r->error);
+            failed++;
+            continue;
+        }
+        recording_put(&text, p, r->out);
+        if (other && !agrees(p, r->out, recording_find(other, p->name))) {
+            printf("differs %s\n", p->name);
+            different++;
+            p->keep = true;
+            recording_put(&differences, p, r->out);
+        }
     }
     recording_end(&text);
-    printf("%zu probes on %s, %zu failed\n", list->count, run->device, failed);
-    const bool written = !text.failed && !outputs.failed && write_file(folder, "h200.txt", text.text, text.size) &&
-                         write_file(folder, "outputs.bin", outputs.text, outputs.size);
+    recording_end(&differences);
+    printf("%zu probes on %s, %zu failed, %zu differ\n", list->count, run->device, failed, different);
+    const bool written = !text.failed && !differences.failed && write_file(folder, "h200.txt", text.text, text.size) &&
+                         write_file(folder, "differences.txt", differences.text, differences.size);
     attns_strbuf_free(&text);
-    attns_strbuf_free(&outputs);
+    attns_strbuf_free(&differences);
     return !written || failed;
 }
 
@@ -205,7 +190,6 @@ static int write_ptx(const probe_list *list, const char *folder) {
 static int run_and_compare(const probe_list *list) {
     probe_run run;
     recording rec;
-    bool missing = false;
     probe_run_all(list, &run);
     if (!run.device[0] || run.compute_capability != RECORDED_CAPABILITY) {
         printf("skipped: %s\n", run.device[0] ? "the recording is of a GPU of compute capability 9.0" : run.reason);
@@ -214,42 +198,46 @@ static int run_and_compare(const probe_list *list) {
     printf("%s, seed %d\n", run.device, PROBE_SEED);
     int result = 1;
     const char *path = getenv("PTXSIM_PROBE_RECORDING");
-    if (recording_read(&rec, path ? path : PROBE_RECORDING, &missing)) {
+    if (recording_read(&rec, path ? path : PROBE_RECORDING))
         result = compare(list, &run, &rec) != 0;
-    } else {
-        printf("%s: %s\n", missing ? "skipped, nothing has been recorded yet" : "error", rec.error);
-        result = missing ? SKIPPED : 1;
-        for (size_t i = 0; i < list->count; i++) {
-            if (!run.results[i].done) {
-                printf("failed %s: %s\n", list->items[i].name, run.results[i].error);
-                result = 1;
-            }
-        }
-    }
+    else
+        fprintf(stderr, "%s\n", rec.error);
     recording_free(&rec);
     probe_run_free(&run);
     return result;
 }
 
+static int run_and_record(probe_list *list, const char *folder, const char *other_path) {
+    probe_run run;
+    recording other = {0};
+    if (other_path && !recording_read(&other, other_path)) {
+        fprintf(stderr, "%s\n", other.error);
+        return 1;
+    }
+    probe_run_all(list, &run);
+    int result = 1;
+    if (run.device[0])
+        result = record(list, &run, folder, other_path ? &other : NULL);
+    else
+        fprintf(stderr, "no GPU: %s\n", run.reason);
+    probe_run_free(&run);
+    recording_free(&other);
+    return result;
+}
+
 int main(int argc, char **argv) {
-    const char *command = argc == 3 ? argv[1] : NULL, *family = argc == 2 ? argv[1] : NULL;
+    const char *command = argc >= 3 ? argv[1] : NULL, *family = argc == 2 ? argv[1] : NULL;
     const bool records = command && strcmp(command, "record") == 0, ptx = command && strcmp(command, "ptx") == 0;
     probe_list list = {0};
-    if (argc > 3 || (argc == 3 && !records && !ptx) || sodium_init() < 0 || !add_probes(&list, family)) {
-        fprintf(stderr, "usage: test_probes [FAMILY] | record FOLDER | ptx FOLDER\n");
+    if (argc > 4 || (command && !records && !(ptx && argc == 3)) || sodium_init() < 0 || !add_probes(&list, family)) {
+        fprintf(stderr, "usage: test_probes [FAMILY] | record FOLDER [OTHER] | ptx FOLDER\n");
         return 2;
     }
     int result = 0;
     if (ptx) {
         result = write_ptx(&list, argv[2]);
     } else if (records) {
-        probe_run run;
-        probe_run_all(&list, &run);
-        if (run.device[0])
-            result = record(&list, &run, argv[2]);
-        else
-            result = (fprintf(stderr, "no GPU: %s\n", run.reason), 1);
-        probe_run_free(&run);
+        result = run_and_record(&list, argv[2], argc == 4 ? argv[3] : NULL);
     } else {
         result = run_and_compare(&list);
     }
