@@ -172,17 +172,19 @@ struct Loader {
     int index; /* of the producer warp, and of its tile in a stage */
     RingCursor kv, q;
 
+    static constexpr int UNROLLED_SLOTS = NEXT_N <= 4 ? NEXT_N : 1; /* producers have few registers */
+
     __device__ __forceinline__ void load_request(const RequestNote &note, int tokens) {
         const int request = note.request;
         const u32 full = layout.q_full(q.stage);
         mbarrier_wait(layout.q_empty(q.stage), q.parity ^ 1);
         *shared_pointer<RequestNote>(layout.note(q.stage)) = note;
         int *limits = shared_pointer<int>(layout.limits(q.stage));
-#pragma unroll
+#pragma unroll(UNROLLED_SLOTS)
         for (int slot = 0; slot < NEXT_N; slot++)
             limits[slot] = slot_limit(args.common, request, slot, tokens);
         mbarrier_arrive_expect(full, Layout::Q_BYTES + 2 * Layout::HEAD_BYTES);
-#pragma unroll
+#pragma unroll(UNROLLED_SLOTS)
         for (int slot = 0; slot < NEXT_N; slot++) {
             bulk_load(layout.q(q.stage) + slot * NUM_HEADS * ROW_BYTES,
                       args.q + request * args.q_stride_b + slot * args.q_stride_t, NUM_HEADS * ROW_BYTES, full);
@@ -452,7 +454,8 @@ struct Scorer {
             own_power = lane_slot < CHUNK_SLOTS ? shared_pointer<float>(layout.powers())[lane_slot] : 0.f;
         }
         row = args.out + (static_cast<i64>(note.request) * NEXT_N + lane_slot) * args.out_stride;
-        keep(row);
+        if (CHUNKS == 1)
+            keep(row);
         next_own_token = note.token + own_tile() * args.ctas_per_sm * TILE_TOKENS + tile_row();
         suspicious_slot = 0;
 #pragma unroll
@@ -460,7 +463,8 @@ struct Scorer {
             if (shared_pointer<int>(layout.tame_limits())[s] != shared_pointer<int>(layout.limits(q_stage()))[s])
                 suspicious_slot = ScalePair::SUSPICIOUS;
         }
-        keep(suspicious_slot);
+        if (CHUNKS == 1)
+            keep(suspicious_slot);
         slot = 0;
         token = NO_TOKEN;
         power = 0.f;
@@ -477,9 +481,9 @@ struct Scorer {
         stage = layout.stage(0);
         parity = 0;
         expanded = __shfl_sync(FULL_WARP, layout.expanded(), 0);
-        keep(own_key);
-        keep(own_scales);
         if (CHUNKS == 1) { /* else registers are short */
+            keep(own_key);
+            keep(own_scales);
             keep(own_selector);
             keep(own_largest);
         }

@@ -61,6 +61,8 @@ static int stages_that_fit(const attns_problem *p, const attns_target *target, c
 static cta_shape choose_shape(const attns_problem *p, attns_plan *plan) {
     cta_shape shape = {.q_stages = 1};
     shape.slots_per_chunk = attns_slots_per_wgmma(p->num_heads, p->next_n, MAX_COLUMNS);
+    if (shape.slots_per_chunk == 2 && p->next_n % 2 != 0)
+        shape.slots_per_chunk = 1; /* rather than a slot in vain */
     shape.chunks = attns_divide_up(p->next_n, shape.slots_per_chunk);
     shape.warpgroups = shape.slots_per_chunk * p->num_heads <= 64 ? 4 : 3;
     while (shape.warpgroups > 1 && stages_that_fit(p, &plan->target, &shape) < MIN_STAGES)

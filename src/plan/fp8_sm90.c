@@ -11,8 +11,9 @@ enum {
     GOOD_STAGES = 6, /* a second Q stage must leave so many */
     CHUNK_TABLE_BYTES = 512 * 4,
     /* Of keys under way for a CTA, where two or three share an SM. 4.8 TB/s times a latency of about 1 us are 5 MB, or
-     * 36 KB for each SM; two CTAs have twice that. More is up to 6 % slower on an H200: see templates/README.md. */
-    RING_BYTES = 40 * 1024,
+     * 36 KB for each SM; two CTAs have nearly twice that. More is up to 10 % slower on an H200: see templates/README.md. */
+    RING_BYTES = 32 * 1024,
+    LARGE_RING_BYTES = 80 * 1024, /* where a CTA has an SM for itself */
     OTHER_REGISTERS = 8, /* of a math thread, besides accumulators, weights, sums, and what it keeps of slots */
 };
 
@@ -38,7 +39,10 @@ static const struct large_cta {
     int in_flight;
     int math_registers, producer_registers; /* (4 warpgroups: 104, 64), (3: 152, 56), (2: 216, 72) fit */
 } large_ctas[] = {
+    {129, 192, 3, 1, 3, 192, 1, 152, 56},
     {193, 256, 2, 1, 2, 256, 1, 216, 72},
+    {257, 384, 3, 3, 1, 128, 1, 152, 56},
+    {385, 512, 4, 4, 1, 128, 1, 104, 64},
 };
 
 /* Shared memory of one CTA apart from its KV stages; laid out as in the template. */
@@ -82,7 +86,8 @@ static void choose_large(const attns_problem *p, const struct large_cta *large, 
 
     const int slot_pairs = shape->chunks_per_warpgroup * attns_divide_up(shape->slots_per_chunk, 2);
     const int used = shape->in_flight * (accumulators_of(p, shape) + 2 * shape->slots_per_chunk) + 3 * slot_pairs;
-    const int room = (shape->math_registers - used - OTHER_REGISTERS) / 2;
+    const int other = shape->math_warpgroups == 4 ? OTHER_REGISTERS + 4 : OTHER_REGISTERS;
+    const int room = (shape->math_registers - used - other) / 2;
     const int pairs = shape->chunks_per_warpgroup * shape->slots_per_chunk * p->num_heads / 8;
     shape->held_weights = pairs < room ? pairs : room;
 }
@@ -106,9 +111,12 @@ static void choose_small(const attns_problem *p, attns_plan *plan, cta_shape *sh
     shape->held_weights = weights_fit ? columns / 8 : 0;
 }
 
-/* One that deals out the slots with at most one in vain; or null. */
+/* One that deals out the slots with at most one in vain; or null. Several blocks to a tile take more registers than
+ * producers keep. */
 static const struct large_cta *find_large(const attns_problem *p) {
     const int columns = p->next_n * p->num_heads;
+    if (p->block_size < TILE_TOKENS)
+        return NULL;
     for (size_t i = 0; i < sizeof large_ctas / sizeof *large_ctas; i++) {
         const struct large_cta *large = &large_ctas[i];
         if (columns >= large->from && columns <= large->to && p->epi_dtype == ATTNS_DTYPE_F32 &&
@@ -142,7 +150,7 @@ attns_status attns_plan_fp8_sm90(const attns_problem *p, attns_plan *plan) {
     /* Slots that only fill up a chunk are read from behind the queries: from the ring, which must be long enough. */
     const int slots = shape.slots_per_chunk * shape.chunks_per_warpgroup * shape.slot_groups;
     plan->min_stages = slots == p->next_n || shape.stage_tiles > 1 ? 2 : MIN_STAGES;
-    const int ring_bytes = plan->max_ctas_per_sm > 1 ? RING_BYTES : shape.math_registers != 0 ? 2 * RING_BYTES : 0;
+    const int ring_bytes = plan->max_ctas_per_sm > 1 ? RING_BYTES : shape.math_registers != 0 ? LARGE_RING_BYTES : 0;
     plan->stage_limit = ring_bytes / (shape.stage_tiles * TILE_TOKENS * p->head_dim);
     plan->max_stages = attns_plan_stages(plan, plan->min_ctas_per_sm);
 

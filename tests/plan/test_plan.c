@@ -103,13 +103,12 @@ static void check_shape(const attns_problem *problem, const attns_plan *plan) {
     CHECK(plan, columns == value_of(plan, "CHUNK_SLOTS") * problem->num_heads);
     CHECK(plan, columns % 8 == 0 && columns >= 8 && columns <= 256);
 
-    /* Every query slot is scored, every group of warpgroups has one, and at most one slot is computed in vain: where next_n is
-     * odd and is cut into pieces of one size. */
+    /* Every query slot is scored, every group of warpgroups has one, and at most one slot is computed in vain: where next_n
+     * cannot be cut into pieces of one size. */
     const int slots = total_slots(plan);
     const int wasted = slots - problem->next_n;
     CHECK(plan, wasted == 0 || wasted == 1);
-    CHECK(plan, wasted == 0 || problem->next_n % 2 == 1);
-    CHECK(plan, wasted == 0 || value_of(plan, "CHUNKS") * value_of(plan, "SLOT_GROUPS") > 1);
+    CHECK(plan, wasted == 0 || problem->next_n % (value_of(plan, "CHUNKS") * value_of(plan, "SLOT_GROUPS")) != 0);
     const int slot_groups = value_of(plan, "SLOT_GROUPS");
     CHECK(plan, problem->next_n > slots / slot_groups * (slot_groups - 1));
 
@@ -218,7 +217,7 @@ static void check_shared_memory(const attns_problem *problem, const attns_plan *
         CHECK(plan, dynamic_bytes(plan, stages) <= plan->target.shared_bytes_per_block);
         CHECK(plan, ctas * (dynamic_bytes(plan, stages) + SYSTEM_BYTES) <= plan->target.shared_bytes_per_sm);
         /* Nothing that fits is left unused, but for what only lengthens the queue to memory. */
-        const int ring = plan->min_ctas_per_sm > 1 ? 40 : value_of(plan, "MATH_REGISTERS") != 0 ? 80 : 0; /* KB */
+        const int ring = plan->min_ctas_per_sm > 1 ? 32 : value_of(plan, "MATH_REGISTERS") != 0 ? 80 : 0; /* KB */
         const int limit = ring == 0 ? 32 : ring * 1024 / (plan->tile_tokens * problem->head_dim);
         CHECK(plan, stages <= limit);
         CHECK(plan, stages == limit || dynamic_bytes(plan, stages + 1) > plan->target.shared_bytes_per_block ||
