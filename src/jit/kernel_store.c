@@ -258,6 +258,9 @@ static attns_status make_kernel(const attns_driver *driver, const cold_request *
     attns_status status = attns_driver_check(driver, driver->kernel_get_function(&kernel->function, module->kernel),
                                              "cuKernelGetFunction");
     int shared = attns_plan_shared_bytes(&request->plan, request->plan.max_stages);
+    if (request->plan.max_ctas_per_sm > request->plan.min_ctas_per_sm &&
+        shared < attns_plan_exclusive_bytes(&request->plan))
+        shared = attns_plan_exclusive_bytes(&request->plan);
     if (status == ATTNS_OK && shared > 0) {
         status = attns_driver_check(
             driver,

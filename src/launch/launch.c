@@ -50,9 +50,22 @@ void attns_choose_ctas(const attns_logits_args *args, const attns_kernel *kernel
     arguments->stages = useful < room ? (int)useful : room;
 }
 
+/* A dependent launch finds SMs where CTAs of the launch before have ended. If more of its CTAs fit there than are meant for an
+ * SM, they crowd there, and other SMs stay idle: with much work that is up to 15 % on an H200. With little, an early start is
+ * worth more. */
+static int shared_bytes(const attns_plan *plan, const attns_common_arguments *common, bool pdl) {
+    const int bytes = attns_plan_shared_bytes(plan, common->stages);
+    if (!pdl || common->ctas_per_sm == plan->min_ctas_per_sm)
+        return bytes;
+    const int exclusive = attns_plan_exclusive_bytes(plan);
+    return bytes > exclusive ? bytes : exclusive;
+}
+
 attns_status attns_launch_persistent(const attns_logits_args *args, const attns_kernel_use *use,
                                      const attns_common_arguments *common, void *argument, CUstream stream) {
     const attns_plan *const plan = &use->kernel->plan;
+    /* Programmatic dependent launch came with compute capability 9.0. */
+    const bool is_pdl = args->enable_pdl && plan->target.compute_capability >= 90;
     CUlaunchAttribute pdl = {.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION};
     pdl.value.programmaticStreamSerializationAllowed = 1;
     const CUlaunchConfig config = {
@@ -62,11 +75,10 @@ attns_status attns_launch_persistent(const attns_logits_args *args, const attns_
         .blockDimX = (unsigned)plan->threads,
         .blockDimY = 1,
         .blockDimZ = 1,
-        .sharedMemBytes = (unsigned)attns_plan_shared_bytes(plan, common->stages),
+        .sharedMemBytes = (unsigned)shared_bytes(plan, common, is_pdl),
         .hStream = stream,
         .attrs = &pdl,
-        /* Programmatic dependent launch came with compute capability 9.0. */
-        .numAttrs = args->enable_pdl && plan->target.compute_capability >= 90 ? 1 : 0,
+        .numAttrs = is_pdl ? 1 : 0,
     };
     void *kernel_params[] = {argument};
     return attns_driver_check(use->driver,

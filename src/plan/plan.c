@@ -47,6 +47,10 @@ int attns_plan_stages(const attns_plan *plan, int ctas_per_sm) {
     return stages < limit ? stages : limit;
 }
 
+int attns_plan_exclusive_bytes(const attns_plan *plan) {
+    return plan->target.shared_bytes_per_sm / (plan->max_ctas_per_sm + 1) - RESERVED_BYTES + 1;
+}
+
 /* One CTA that reads all lengths; the same on every architecture. */
 static attns_status plan_schedule(const attns_problem *problem, attns_plan *plan) {
     attns_kernel_name_print(problem, false, plan->name, sizeof plan->name);

@@ -141,7 +141,7 @@ static const struct logits_case trials[] = {
     /* Every CTA goes round its ring of stages, and the schedule is a kernel's. */
     {.batch = 40, .next_n = 1, .heads = 64, .head_dim = 128, .block_size = 64, .max_len = 1200, .num_shares = 8},
     /* Stages of several tiles. */
-    {.batch = 9, .next_n = 4, .heads = 64, .head_dim = 128, .block_size = 32, .max_len = 900},
+    {.batch = 9, .next_n = 4, .heads = 64, .head_dim = 128, .block_size = 64, .max_len = 900},
 };
 
 const struct known_bad known_bad_sm90 = {mutations, sizeof mutations / sizeof *mutations, trials,

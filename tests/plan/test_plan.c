@@ -224,6 +224,10 @@ static void check_shared_memory(const attns_problem *problem, const attns_plan *
                         ctas * (dynamic_bytes(plan, stages + 1) + SYSTEM_BYTES) > plan->target.shared_bytes_per_sm);
     }
 
+    const int exclusive = attns_plan_exclusive_bytes(plan) + SYSTEM_BYTES;
+    CHECK(plan, (plan->max_ctas_per_sm + 1) * exclusive > plan->target.shared_bytes_per_sm);
+    CHECK(plan, plan->max_ctas_per_sm * (exclusive + 127) <= plan->target.shared_bytes_per_sm); /* given out in 128 bytes */
+
     for (int stages = plan->min_stages; stages <= plan->max_stages; stages++) {
         const layout at = layout_of(problem, plan, stages);
         CHECK(plan, at.end == dynamic_bytes(plan, stages));
