@@ -257,10 +257,7 @@ static attns_status make_kernel(const attns_driver *driver, const cold_request *
     kernel->num_sms = request->num_sms;
     attns_status status = attns_driver_check(driver, driver->kernel_get_function(&kernel->function, module->kernel),
                                              "cuKernelGetFunction");
-    int shared = attns_plan_shared_bytes(&request->plan, request->plan.max_stages);
-    if (request->plan.max_ctas_per_sm > request->plan.min_ctas_per_sm &&
-        shared < attns_plan_exclusive_bytes(&request->plan))
-        shared = attns_plan_exclusive_bytes(&request->plan);
+    const int shared = attns_plan_most_shared_bytes(&request->plan);
     if (status == ATTNS_OK && shared > 0) {
         status = attns_driver_check(
             driver,

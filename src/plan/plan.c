@@ -51,6 +51,12 @@ int attns_plan_exclusive_bytes(const attns_plan *plan) {
     return plan->target.shared_bytes_per_sm / (plan->max_ctas_per_sm + 1) - RESERVED_BYTES + 1;
 }
 
+int attns_plan_most_shared_bytes(const attns_plan *plan) {
+    const int bytes = attns_plan_shared_bytes(plan, plan->max_stages);
+    const int exclusive = attns_plan_exclusive_bytes(plan);
+    return plan->max_ctas_per_sm > plan->min_ctas_per_sm && exclusive > bytes ? exclusive : bytes;
+}
+
 /* One CTA that reads all lengths; the same on every architecture. */
 static attns_status plan_schedule(const attns_problem *problem, attns_plan *plan) {
     attns_kernel_name_print(problem, false, plan->name, sizeof plan->name);

@@ -136,6 +136,9 @@ int attns_plan_shared_bytes(const attns_plan *plan, int stages);
 /* Dynamic shared memory of a CTA with which no more than max_ctas_per_sm of them fit an SM. */
 int attns_plan_exclusive_bytes(const attns_plan *plan);
 
+/* The most dynamic shared memory that a launch asks for. */
+int attns_plan_most_shared_bytes(const attns_plan *plan);
+
 /* ATTNS_ERROR_UNSUPPORTED names the field, its value and what is accepted; otherwise as attns_plan_select. */
 attns_status attns_plan_make(const attns_problem *problem, const attns_target *target, attns_family_choice choice,
                              attns_plan *plan);

@@ -150,7 +150,7 @@ static void test_first_compiles_second_is_warm(void **state) {
     assert_int_equal(kernel->device_ordinal, 0);
     assert_int_equal(kernel->num_sms, 132);
     assert_int_equal(kernel->cuda_ctx_id, 1);
-    int shared = plan.shared_fixed + plan.max_stages * plan.shared_per_stage;
+    int shared = attns_plan_most_shared_bytes(&plan);
     assert_true(shared > 0);
     assert_int_equal(kernel->function->max_dynamic_shared, shared);
     assert_int_equal(kernel->function->carveout, 100);
