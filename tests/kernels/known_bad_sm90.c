@@ -142,6 +142,8 @@ static const struct logits_case trials[] = {
     {.batch = 40, .next_n = 1, .heads = 64, .head_dim = 128, .block_size = 64, .max_len = 1200, .num_shares = 8},
     /* Stages of several tiles. */
     {.batch = 9, .next_n = 4, .heads = 64, .head_dim = 128, .block_size = 64, .max_len = 900},
+    /* One request whose tiles no number of CTAs shares out in whole stages. */
+    {.batch = 1, .next_n = 4, .heads = 64, .head_dim = 128, .block_size = 64, .min_len = 640, .max_len = 640},
 };
 
 const struct known_bad known_bad_sm90 = {mutations, sizeof mutations / sizeof *mutations, trials,
