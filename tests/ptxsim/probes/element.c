@@ -9,9 +9,9 @@ const element_type element_e4m3 = {"e4m3", 8, 4, 3}, element_e5m2 = {"e5m2", 8, 
                    element_f32 = {"f32", 32, 8, 23}, element_s8 = {"s8", 8, 0, 7}, element_u8 = {"u8", 8, 0, 8};
 
 uint32_t element_code(const element_type *type, double value) {
-    const int bias = (1 << (type->exponent - 1)) - 1, unused = type == &element_tf32 ? 13 : 0;
     if (type->exponent == 0)
         return (uint8_t)(int)value;
+    const int bias = (1 << (type->exponent - 1)) - 1, unused = type == &element_tf32 ? 13 : 0;
     const uint32_t sign = signbit(value) ? UINT32_C(1) << (type->exponent + type->mantissa) : 0;
     const double magnitude = fabs(value);
     uint32_t code = 0;

@@ -88,8 +88,15 @@ def fp8(q, kv_fused, weights, block_tables, seq_lens, max_seq_len):
     return logits, errors, row_limits
 
 
-def fp4(q, q_sf, kv_fused, weights, block_tables, seq_lens, max_seq_len):
-    """q [B, next_n, H, D/2], q_sf [B, next_n, H] int32, kv_fused [num_blocks, block_size, 1, D/2 + D/32]."""
+def _rounded_fp4_error(products):
+    """Hopper's kernel rounds dot products to float16, and weights to 16 bits or more, before it sums scores of 16 bits."""
+    error = _fp4_error(products)
+    return error + (2.0**-11 + 2.0**-16) * (np.maximum(products.sum(-1), 0) + error)
+
+
+def fp4(q, q_sf, kv_fused, weights, block_tables, seq_lens, max_seq_len, rounded=False):
+    """q [B, next_n, H, D/2], q_sf [B, next_n, H] int32, kv_fused [num_blocks, block_size, 1, D/2 + D/32]. `rounded`: by
+    Hopper's kernel, with scores of 16 bits."""
     blocks, block_size = kv_fused.shape[:2]
     half, groups = q.shape[-1], q.shape[-1] // 16
     flat = kv_fused.reshape(blocks, -1)
@@ -97,7 +104,7 @@ def fp4(q, q_sf, kv_fused, weights, block_tables, seq_lens, max_seq_len):
     scales = 2.0 ** (flat[:, block_size * half:].reshape(blocks, block_size, groups) - 127.0)
     q_scales = 2.0 ** (np.ascontiguousarray(q_sf).view(np.uint8).reshape(*q_sf.shape, 4)[..., :groups] - 127.0)
     return _rows(decode_fp4(q) * np.repeat(q_scales, 32, -1), values * np.repeat(scales, 32, -1), weights, block_tables,
-                 seq_lens, max_seq_len, block_size, _fp4_error)
+                 seq_lens, max_seq_len, block_size, _rounded_fp4_error if rounded else _fp4_error)
 
 
 def indexer(query, key_cache, block_table, context_lengths, requests, max_context):

@@ -76,7 +76,8 @@ class LogitsCase:
         arguments = (self.weights, self.tables, self.lens, self.max_seq_len)
         if self.variant == "fp8":
             return reference.fp8(self.q, self.kv, *arguments)
-        return reference.fp4(self.q, self.q_sf, self.kv, *arguments)
+        rounded = self.output_dtype != "float32" and os.environ.get("PTXSIM_DEVICE", "sm_90a") == "sm_90a"
+        return reference.fp4(self.q, self.q_sf, self.kv, *arguments, rounded=rounded)
 
     def new_out(self, rows=None, columns=None):
         """Poisoned, NaN in every format."""
