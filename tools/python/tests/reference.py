@@ -89,7 +89,7 @@ def fp8(q, kv_fused, weights, block_tables, seq_lens, max_seq_len):
 
 
 def _rounded_fp4_error(products):
-    """Hopper's kernel rounds dot products to float16, and weights to 16 bits or more, before it sums scores of 16 bits."""
+    """Hopper's kernel rounds dot products to float16, and weights to 16 bits or more, before it sums 16-bit scores."""
     error = _fp4_error(products)
     return error + (2.0**-11 + 2.0**-16) * (np.maximum(products.sum(-1), 0) + error)
 
