@@ -11,8 +11,8 @@
  * For scores of 16 bits, heads are weighted and summed on the tensor cores as well (lib/head_sum_mma.cuh), for float32 on
  * FP32 units.
  *
- * The rest is as in fp8_paged_mqa_logits_sm90.cu: a producer warp that alone knows the schedule, a ring of KV stages, a
- * RequestNote for each request, stores while the tensor cores work on the next tile. */
+ * The rest is as in fp8_paged_mqa_logits_sm90.cu: producers that alone know the schedule (a warp for each tile of a
+ * stage), a ring of KV stages, a RequestNote for each request, stores while the tensor cores work on the next tile. */
 #include "lib/base.cuh"
 #include "lib/mbarrier.cuh"
 #include "lib/tma.cuh"

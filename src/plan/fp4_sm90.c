@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Configuration of templates/fp4_paged_mqa_logits_sm90.cu: how many CTAs share an SM, how the heads of all query slots
- * (the N of the MMA) are cut into wgmmas, and how much shared memory goes to queries and to the KV ring. */
+ * Configuration of templates/fp4_paged_mqa_logits_sm90.cu: how many math warpgroups a CTA has, how the heads of all query
+ * slots (the N of the MMA) are cut into wgmmas, and how much shared memory goes to queries and to the KV ring. */
 #include <stdio.h>
 
 #include "plan/kernels.h"
@@ -80,7 +80,7 @@ attns_status attns_plan_fp4_sm90(const attns_problem *p, attns_plan *plan) {
     plan->template_file = "fp4_paged_mqa_logits_sm90.cu";
     plan->entry = "fp4_paged_mqa_logits";
     plan->threads = (128 + 32) * shape.warpgroups;
-    plan->tile_tokens = TILE_TOKENS;
+    plan->tile_tokens = TILE_TOKENS; /* not of a whole stage: short calls were measured with a stage for each tile */
     plan->shared_fixed = fixed_bytes(p, &shape);
     plan->shared_per_stage = stage_bytes(p, shape.warpgroups);
     plan->min_stages = 2;

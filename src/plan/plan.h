@@ -120,7 +120,7 @@ typedef struct attns_plan {
     /* Launch shape of a persistent kernel with a ring of KV stages. CTAs per SM and stages are chosen per call; dynamic
      * shared memory is attns_plan_shared_bytes. */
     int threads;     /* per CTA */
-    int tile_tokens; /* of a stage */
+    int tile_tokens; /* of a stage, for choosing how many; MXFP4 on Hopper counts the tiles in it */
     int min_ctas_per_sm, max_ctas_per_sm;
     int min_stages, max_stages; /* max with min_ctas_per_sm */
     int stage_limit;            /* more do not help, though they fit; 0: there is none */
