@@ -44,13 +44,12 @@ WGMMA_DEFINE_A(float, F32, @CHUNK_N@, @CHUNK_REGISTERS@, "@CHUNK_A@", "@CHUNK_B@
 #include "lib/head_sum.cuh"
 #include "lib/head_sum_mma.cuh"
 
-constexpr int STAGE_TILES = MATH_WARPGROUPS; /* one for each */
+constexpr int STAGE_TILES = 1;
 constexpr int MATH_WARPS = 4 * MATH_WARPGROUPS;
 constexpr int MATH_THREADS = 32 * MATH_WARPS;
-constexpr int THREADS = MATH_THREADS + 32 * STAGE_TILES; /* a producer warp for each tile of a stage */
-constexpr bool MOVES_REGISTERS = MATH_WARPGROUPS == 4;   /* then producers are a warpgroup, too, and can give some away */
-constexpr int MATH_REGISTERS = 104;
-constexpr int PRODUCER_REGISTERS = 64;
+constexpr int MATH_REGISTERS = @MATH_REGISTERS@;
+constexpr int PRODUCER_REGISTERS = @PRODUCER_REGISTERS@;
+constexpr int THREADS = MATH_THREADS + (MATH_REGISTERS != 0 ? 128 : 32); /* and a producer warp, which needs a warpgroup to give registers away */
 constexpr int SLOTS = CHUNKS * CHUNK_SLOTS; /* with those that only fill up the last chunk: copies of the last slot */
 constexpr int GROUPS = HEAD_DIM / 32;       /* scales of a token or head */
 constexpr int STEPS = HEAD_DIM / 32;        /* of K in wgmma */
@@ -111,7 +110,7 @@ struct Layout {
     /* In a tile, and in a KV stage. */
     static constexpr u32 SCALES_AT = K_BYTES;
     static constexpr u32 TILE_BYTES = SCALES_AT + SCALE_BYTES;
-    static constexpr u32 FULL_AT = STAGE_TILES * TILE_BYTES;
+    static constexpr u32 FULL_AT = TILE_BYTES;
     static constexpr u32 EMPTY_AT = FULL_AT + 8;
     static constexpr u32 STAGE_BYTES = FULL_AT + 128;
 
@@ -169,7 +168,6 @@ template <class T> __device__ __forceinline__ T *shared_pointer(u32 address) {
 struct Loader {
     const Arguments &args;
     const Layout &layout;
-    int index; /* of the producer warp, and of its tile in a stage */
     RingCursor kv, q;
 
     static constexpr int UNROLLED_SLOTS = NEXT_N <= 4 ? NEXT_N : 1; /* producers have few registers */
@@ -200,22 +198,16 @@ struct Loader {
     __device__ __forceinline__ void load_tile(int token, const int (&blocks)[BOXES]) {
         const u32 stage = layout.stage(kv.stage);
         const u32 full = stage + Layout::FULL_AT;
-        const u32 tile = stage + static_cast<u32>(index) * Layout::TILE_BYTES;
         mbarrier_wait(stage + Layout::EMPTY_AT, kv.parity ^ 1);
         mbarrier_arrive_expect(full, K_BYTES + BOXES * BOX_SCALE_BYTES);
         const int row = BLOCK_SIZE > TILE_TOKENS ? token % BLOCK_SIZE : 0;
 #pragma unroll
         for (int box = 0; box < BOXES; box++) {
-            tma_load_3d(tile + box * BOX_TOKENS * ROW_BYTES, &args.k, full, 0, row * ROW_BYTES / MAP_ROW_BYTES,
+            tma_load_3d(stage + box * BOX_TOKENS * ROW_BYTES, &args.k, full, 0, row * ROW_BYTES / MAP_ROW_BYTES,
                         blocks[box], EVICT_FIRST);
-            tma_load_2d(tile + Layout::SCALES_AT + box * BOX_SCALE_PITCH, &args.scales, full,
+            tma_load_2d(stage + Layout::SCALES_AT + box * BOX_SCALE_PITCH, &args.scales, full,
                         SCALES_INTERLEAVED ? 0 : row, blocks[box], EVICT_FIRST);
         }
-    }
-
-    __device__ __forceinline__ void skip_tile() {
-        mbarrier_wait(layout.stage(kv.stage) + Layout::EMPTY_AT, kv.parity ^ 1);
-        mbarrier_arrive(layout.stage(kv.stage) + Layout::FULL_AT);
     }
 
     __device__ __forceinline__ void stage_loaded() {
@@ -251,6 +243,7 @@ struct Scorer {
     /* KV and Q stages in their rings. */
     u32 stage, parity;
     u32 requests; /* done so far; that is where the Q ring is */
+    int turn;     /* tiles until this warpgroup's next one, from the next request's first on */
 
     /* In a stage, this lane's part of row r: keys, and scales. */
     u32 own_key, own_scales;
@@ -290,13 +283,6 @@ struct Scorer {
         return static_cast<int>(requests % Q_STAGES);
     }
 
-    /* This warpgroup's tile of a stage: which one, and where. */
-    __device__ __forceinline__ static int own_tile() {
-        return static_cast<int>(threadIdx.x / 128);
-    }
-    __device__ __forceinline__ static u32 tile_at() {
-        return threadIdx.x / 128 * Layout::TILE_BYTES;
-    }
     __device__ __forceinline__ static int tile_row() {
         return warp_row() + lane_id() / 4 + (lane_id() & 1) * 8;
     }
@@ -341,7 +327,7 @@ struct Scorer {
     /* Which of the lane's two rows are wild (bit 0: row r, bit 1: row r + 8), if some scale is suspicious. A group of zeros
      * that is too far below the largest needs no scale, though. */
     __device__ __forceinline__ u32 wild_rows(int start) const {
-        const u32 tile = stage + tile_at();
+        const u32 tile = stage;
         const int r = warp_row() + lane_id() / 4;
         const u32 first = key_scales_at(tile, r, start);
         const ScalePair scales(ScalePair::load(first), ScalePair::load(first + EIGHT_ROWS_OF_SCALES), own_selector);
@@ -416,9 +402,9 @@ struct Scorer {
         __syncwarp();
         if (lane_id() == 0)
             mbarrier_arrive(stage + Layout::EMPTY_AT);
-        stage += Layout::STAGE_BYTES;
-        if (stage == layout.stage(args.stages)) {
-            stage = layout.stage(0);
+        stage += MATH_WARPGROUPS * Layout::STAGE_BYTES;
+        if (stage >= layout.stage(args.stages)) {
+            stage -= static_cast<u32>(args.stages) * Layout::STAGE_BYTES;
             parity ^= 1;
         }
     }
@@ -431,7 +417,7 @@ struct Scorer {
         /* Seldom; and only now, as to know it before the first wgmma would delay that. */
         if (__any_sync(FULL_WARP, (keys.suspicious | suspicious_slot) & ScalePair::SUSPICIOUS)) {
             const u32 wild = wild_rows(start);
-            score_wild(args, layout, stage + tile_at(), q_stage(), start, wild);
+            score_wild(args, layout, stage, q_stage(), start, wild);
             if (wild >> (lane_id_here() & 1) & 1)
                 token = NO_TOKEN;
         }
@@ -456,7 +442,7 @@ struct Scorer {
         row = args.out + (static_cast<i64>(note.request) * NEXT_N + lane_slot) * args.out_stride;
         if (CHUNKS == 1)
             keep(row);
-        next_own_token = note.token + own_tile() * args.ctas_per_sm * TILE_TOKENS + tile_row();
+        next_own_token = note.token + turn * TILE_TOKENS + tile_row();
         suspicious_slot = 0;
 #pragma unroll
         for (int s = 0; s < NEXT_N; s++) {
@@ -474,11 +460,12 @@ struct Scorer {
 
     __device__ __forceinline__ void run() {
         const int r = warp_row() + lane_id() / 4;
-        own_key = key_at(tile_at(), r) + (lane_id() & 3) * 4 * LANE_WORDS;
-        own_scales = key_scales_at(tile_at(), r, 0);
+        own_key = key_at(0, r) + (lane_id() & 3) * 4 * LANE_WORDS;
+        own_scales = key_scales_at(0, r, 0);
         own_selector = ScalePair::selector(lane_id() & 3);
         own_largest = lane_id() & 1 ? 0x4442 : 0x4440;
-        stage = layout.stage(0);
+        turn = static_cast<int>(threadIdx.x / 128);
+        stage = layout.stage(turn);
         parity = 0;
         expanded = __shfl_sync(FULL_WARP, layout.expanded(), 0);
         if (CHUNKS == 1) { /* else registers are short */
@@ -493,19 +480,14 @@ struct Scorer {
             if (note.tiles == 0)
                 break;
             start_request(note);
-            const int step = args.ctas_per_sm * TILE_TOKENS;
-            int start = note.token + own_tile() * step;
-            int tile = own_tile();
-            for (; tile < note.tiles; tile += STAGE_TILES) {
+            int start = note.token + turn * TILE_TOKENS;
+            for (; turn < note.tiles; turn += MATH_WARPGROUPS) {
                 mbarrier_wait(stage + Layout::FULL_AT, parity);
                 score_tile(start);
-                start += STAGE_TILES * step;
-                next_own_token += STAGE_TILES * step;
+                start += MATH_WARPGROUPS * TILE_TOKENS;
+                next_own_token += MATH_WARPGROUPS * TILE_TOKENS;
             }
-            if (tile - own_tile() < note.tiles) { /* the last stage has no tile for this warpgroup */
-                mbarrier_wait(stage + Layout::FULL_AT, parity);
-                release_stage();
-            }
+            turn -= note.tiles;
             heads.finish();
             store_sums();
             mbarrier_arrive(layout.q_empty(q_stage())); /* by every lane, as all have read the stage */
@@ -526,8 +508,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, MAX_CTAS_PER_SM)
     }
     if (warp == 1) {
         for (int i = lane_id(); i < args.stages; i += 32) {
-            mbarrier_init(layout.stage(i) + Layout::FULL_AT, STAGE_TILES);
-            mbarrier_init(layout.stage(i) + Layout::EMPTY_AT, MATH_WARPS);
+            mbarrier_init(layout.stage(i) + Layout::FULL_AT, 1);
+            mbarrier_init(layout.stage(i) + Layout::EMPTY_AT, 4);
         }
         if (lane_id() < Q_STAGES) {
             mbarrier_init(layout.q_full(lane_id()), 1);
@@ -540,11 +522,10 @@ extern "C" __global__ void __launch_bounds__(THREADS, MAX_CTAS_PER_SM)
     grid_dependency_trigger();
 
     /* Lengths: few are read by the producers alone, more are summed in chunks by the whole CTA. */
-    const int index = warp - MATH_WARPS;
-    Producer<Loader> producer{args, Loader{arguments, layout, index}, index};
+    Producer<Loader> producer{args, Loader{arguments, layout}, 0};
     int *chunk_tiles = shared_pointer<int>(layout.chunk_tiles());
     int chunk_length = 32, chunks = 0;
-    if (warp >= MATH_WARPS)
+    if (warp == MATH_WARPS)
         producer.prepare();
     if (!producer.holds_lengths() && args.schedule == nullptr) {
         chunk_length = chunk_length_of(args.batch);
@@ -555,11 +536,12 @@ extern "C" __global__ void __launch_bounds__(THREADS, MAX_CTAS_PER_SM)
     __syncthreads();
 
     if (warp >= MATH_WARPS) {
-        if constexpr (MOVES_REGISTERS)
+        if constexpr (MATH_REGISTERS != 0)
             give_registers<PRODUCER_REGISTERS>();
-        producer.run(chunk_tiles, chunk_length, chunks);
+        if (warp == MATH_WARPS)
+            producer.run(chunk_tiles, chunk_length, chunks);
     } else {
-        if constexpr (MOVES_REGISTERS)
+        if constexpr (MATH_REGISTERS != 0)
             take_registers<MATH_REGISTERS>();
         Scorer{args, layout}.run();
         if (args.clean_until > 0)

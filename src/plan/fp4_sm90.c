@@ -3,6 +3,7 @@
  * Configuration of templates/fp4_paged_mqa_logits_sm90.cu: how many math warpgroups a CTA has, how the heads of all query
  * slots (the N of the MMA) are cut into wgmmas, and how much shared memory goes to queries and to the KV ring. */
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "plan/kernels.h"
 #include "plan/sm90.h"
@@ -52,7 +53,7 @@ static int stage_bytes(const attns_problem *p, int tiles) {
 
 static int stages_that_fit(const attns_problem *p, const attns_target *target, const cta_shape *shape) {
     const attns_plan plan = {
-        .target = *target, .shared_fixed = fixed_bytes(p, shape), .shared_per_stage = stage_bytes(p, shape->warpgroups)};
+        .target = *target, .shared_fixed = fixed_bytes(p, shape), .shared_per_stage = stage_bytes(p, 1)};
     return attns_plan_stages(&plan, 1);
 }
 
@@ -65,8 +66,7 @@ static cta_shape choose_shape(const attns_problem *p, attns_plan *plan) {
         shape.slots_per_chunk = 1; /* rather than a slot in vain */
     shape.chunks = attns_divide_up(p->next_n, shape.slots_per_chunk);
     shape.warpgroups = shape.slots_per_chunk * p->num_heads <= 64 ? 4 : 3;
-    while (shape.warpgroups > 1 && stages_that_fit(p, &plan->target, &shape) < MIN_STAGES)
-        shape.warpgroups--;
+    if (getenv("X_WG")) shape.warpgroups = atoi(getenv("X_WG"));
     plan->min_ctas_per_sm = plan->max_ctas_per_sm = 1;
     cta_shape two_stages = shape;
     two_stages.q_stages = 2;
@@ -77,13 +77,16 @@ static cta_shape choose_shape(const attns_problem *p, attns_plan *plan) {
 
 attns_status attns_plan_fp4_sm90(const attns_problem *p, attns_plan *plan) {
     const cta_shape shape = choose_shape(p, plan);
+    const int MR = getenv("X_MR") ? atoi(getenv("X_MR")) : shape.warpgroups == 3 ? 152 : shape.warpgroups == 4 ? 104 : 0;
+    const int PR = getenv("X_PR") ? atoi(getenv("X_PR")) : shape.warpgroups == 3 ? 56 : shape.warpgroups == 4 ? 64 : 0;
     plan->template_file = "fp4_paged_mqa_logits_sm90.cu";
     plan->entry = "fp4_paged_mqa_logits";
-    plan->threads = (128 + 32) * shape.warpgroups;
+    plan->threads = 128 * shape.warpgroups + (MR != 0 ? 128 : 32);
     plan->tile_tokens = TILE_TOKENS; /* not of a whole stage: short calls were measured with a stage for each tile */
     plan->shared_fixed = fixed_bytes(p, &shape);
-    plan->shared_per_stage = stage_bytes(p, shape.warpgroups);
-    plan->min_stages = 2;
+    plan->shared_per_stage = stage_bytes(p, 1);
+    plan->min_stages = 2 * shape.warpgroups;
+    plan->stage_limit = getenv("X_RING") ? atoi(getenv("X_RING")) : 0;
     plan->max_stages = attns_plan_stages(plan, plan->min_ctas_per_sm);
 
     const int columns = shape.slots_per_chunk * p->num_heads;
@@ -100,6 +103,8 @@ attns_status attns_plan_fp4_sm90(const attns_problem *p, attns_plan *plan) {
     attns_plan_set_int(plan, "BLOCK_SIZE", p->block_size);
     attns_plan_set_int(plan, "NEXT_N", p->next_n);
     attns_plan_set_int(plan, "MATH_WARPGROUPS", shape.warpgroups);
+    attns_plan_set_int(plan, "MATH_REGISTERS", MR);
+    attns_plan_set_int(plan, "PRODUCER_REGISTERS", PR);
     attns_plan_set_int(plan, "MAX_CTAS_PER_SM", plan->max_ctas_per_sm);
     attns_plan_set_int(plan, "Q_STAGES", shape.q_stages);
     attns_plan_set_int(plan, "CHUNK_SLOTS", shape.slots_per_chunk);
