@@ -22,7 +22,8 @@ constexpr int BLOCK_SIZE = @BLOCK_SIZE@;
 constexpr int NEXT_N = @NEXT_N@;
 constexpr int MATH_WARPGROUPS = @MATH_WARPGROUPS@;
 constexpr int SLOT_GROUPS = @SLOT_GROUPS@;                 /* of them, which deal out the query slots; others share the tiles */
-constexpr int STAGE_TILES = @STAGE_TILES@;                 /* tiles of a KV stage, and producer warps */
+constexpr int STAGE_TILES = 1;
+constexpr int TEAMS = MATH_WARPGROUPS / SLOT_GROUPS;        /* which take tiles in turn */
 constexpr int MATH_REGISTERS = @MATH_REGISTERS@;           /* of a thread; 0: all have alike */
 constexpr int PRODUCER_REGISTERS = @PRODUCER_REGISTERS@;
 constexpr int IN_FLIGHT = @IN_FLIGHT@;                     /* products of a warpgroup */
@@ -46,7 +47,7 @@ WGMMA_DEFINE(float, F32, @CHUNK_N@, @CHUNK_REGISTERS@, @CHUNK_B@)
 #include "lib/head_sum.cuh"
 
 constexpr int MATH_WARPS = 4 * MATH_WARPGROUPS;
-constexpr int PRODUCER_WARPS = MATH_REGISTERS != 0 ? 4 : STAGE_TILES; /* registers change hands by warpgroups */
+constexpr int PRODUCER_WARPS = MATH_REGISTERS != 0 ? 4 : 1; /* registers change hands by warpgroups */
 constexpr int THREADS = 32 * (MATH_WARPS + PRODUCER_WARPS);
 constexpr int Q_BYTES = NEXT_N * NUM_HEADS * HEAD_DIM;
 constexpr int K_BYTES = TILE_TOKENS * HEAD_DIM;
@@ -121,7 +122,6 @@ template <class T> __device__ __forceinline__ T *shared_pointer(u32 address) {
 struct Loader {
     const Arguments &args;
     const Layout &layout;
-    int index; /* of the producer warp, and of its tile in a stage */
     RingCursor kv, q;
 
     static constexpr int REQUEST_UNROLL = MATH_REGISTERS != 0 ? 1 : NEXT_N; /* or registers run out */
@@ -153,20 +153,11 @@ struct Loader {
         const int row = BLOCK_SIZE > TILE_TOKENS ? token % BLOCK_SIZE : 0;
 #pragma unroll
         for (int box = 0; box < BOXES; box++) {
-            tma_load_3d(layout.k(kv.stage) + index * K_BYTES + box * BOX_TOKENS * HEAD_DIM, &args.k, full, 0, row,
+            tma_load_3d(layout.k(kv.stage) + box * BOX_TOKENS * HEAD_DIM, &args.k, full, 0, row,
                         blocks[box], EVICT_FIRST);
-            tma_load_2d(layout.scales(kv.stage) + (index * SCALE_FLOATS + box * BOX_SCALE_PITCH) * 4, &args.scales, full,
+            tma_load_2d(layout.scales(kv.stage) + box * BOX_SCALE_PITCH * 4, &args.scales, full,
                         row, blocks[box], EVICT_FIRST);
         }
-    }
-
-    /* Zeros: a block that does not exist is not read. */
-    __device__ __forceinline__ void skip_tile() {
-        int blocks[BOXES];
-#pragma unroll
-        for (int box = 0; box < BOXES; box++)
-            blocks[box] = -1;
-        load_tile(0, blocks);
     }
 
     __device__ __forceinline__ void stage_loaded() {
@@ -189,18 +180,17 @@ struct Loader {
 struct Scorer {
     typedef Wgmma<CHUNK_SLOTS * NUM_HEADS> Mma;
     static constexpr int SLOTS = CHUNKS * CHUNK_SLOTS;
-    static constexpr int TILES = STAGE_TILES / (MATH_WARPGROUPS / SLOT_GROUPS); /* of a stage */
+    static constexpr int TILES = 1;
     static constexpr int PRODUCTS = TILES * CHUNKS;                             /* of a stage */
     static constexpr bool RAGGED = SLOT_GROUPS * SLOTS != NEXT_N;
     static constexpr int NO_TOKEN = 0x7fffffff;
     /* Straight-line code for a stage, which may keep things of all slots in registers. */
     static constexpr bool UNROLLED = PRODUCTS == IN_FLIGHT || WEIGHTS_IN_REGISTERS > 0;
-    static_assert(STAGE_TILES % (MATH_WARPGROUPS / SLOT_GROUPS) == 0 && PRODUCTS % IN_FLIGHT == 0, "");
-    static_assert(TILES == 1 || UNROLLED, "");
+    static_assert(PRODUCTS % IN_FLIGHT == 0, "");
 
     const CommonArguments &args;
     const Layout &layout;
-    int first_tile; /* of each stage */
+    int turn; /* tiles until this team's next one, from the next request's first on */
     int first_slot;
     RingCursor kv, q;
 
@@ -337,7 +327,11 @@ struct Scorer {
             for (int first = 0; first < PRODUCTS; first += IN_FLIGHT)
                 score_products(first, next_token, scales);
         }
-        kv.advance(args.stages);
+        kv.stage += TEAMS;
+        if (kv.stage >= args.stages) {
+            kv.stage -= args.stages;
+            kv.parity ^= 1;
+        }
     }
 
     /* One arrival for each warp, once all its lanes have read. */
@@ -352,8 +346,9 @@ struct Scorer {
         const int r = tile_row();
         full0 = layout.full(0);
         scale0 = layout.scales(0) +
-                 (first_tile * SCALE_FLOATS + r / BOX_TOKENS * BOX_SCALE_PITCH + r % BOX_TOKENS) * 4;
-        k0 = wgmma_descriptor_low<HEAD_DIM>(layout.k(0) + first_tile * K_BYTES);
+                 (r / BOX_TOKENS * BOX_SCALE_PITCH + r % BOX_TOKENS) * 4;
+        k0 = wgmma_descriptor_low<HEAD_DIM>(layout.k(0));
+        kv.stage = turn;
         keep(full0);
         keep(scale0);
         keep(k0);
@@ -389,9 +384,10 @@ struct Scorer {
                     sums[i].heads[s] = RowPair{0.f, 0.f};
             }
 
-            int next_token = note.token + first_tile * tile_step() + r;
-            for (int tile = 0; tile < note.tiles; tile += STAGE_TILES, next_token += STAGE_TILES * tile_step())
+            int next_token = note.token + turn * tile_step() + r;
+            for (; turn < note.tiles; turn += TEAMS, next_token += TEAMS * tile_step())
                 score_stage(next_token);
+            turn -= note.tiles;
 #pragma unroll
             for (int i = 0; i < IN_FLIGHT; i++)
                 store_sums(sums[i], slot_of(PRODUCTS - IN_FLIGHT + i));
@@ -414,8 +410,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, MAX_CTAS_PER_SM)
     }
     if (warp == 1) {
         for (int i = lane_id(); i < args.stages; i += 32) {
-            mbarrier_init(layout.full(i), STAGE_TILES);
-            mbarrier_init(layout.empty(i), MATH_WARPS);
+            mbarrier_init(layout.full(i), 1);
+            mbarrier_init(layout.empty(i), 4 * SLOT_GROUPS);
         }
         if (lane_id() < Q_STAGES) {
             mbarrier_init(layout.q_full(lane_id()), 1);
@@ -428,10 +424,10 @@ extern "C" __global__ void __launch_bounds__(THREADS, MAX_CTAS_PER_SM)
     grid_dependency_trigger();
 
     /* Lengths: few are read by the producer alone, more are summed in chunks by the whole CTA. */
-    Producer<Loader> producer{args, Loader{arguments, layout, warp - MATH_WARPS}, warp - MATH_WARPS};
+    Producer<Loader> producer{args, Loader{arguments, layout}, 0};
     int *chunk_tiles = shared_pointer<int>(layout.chunk_tiles());
     int chunk_length = 32, chunks = 0;
-    if (warp >= MATH_WARPS && warp < MATH_WARPS + STAGE_TILES)
+    if (warp == MATH_WARPS)
         producer.prepare();
     if (!producer.holds_lengths() && args.schedule == nullptr) {
         chunk_length = chunk_length_of(args.batch);
@@ -444,12 +440,12 @@ extern "C" __global__ void __launch_bounds__(THREADS, MAX_CTAS_PER_SM)
     if (warp >= MATH_WARPS) {
         if constexpr (MATH_REGISTERS != 0)
             give_registers<PRODUCER_REGISTERS>();
-        if (warp < MATH_WARPS + STAGE_TILES)
+        if (warp == MATH_WARPS)
             producer.run(chunk_tiles, chunk_length, chunks);
     } else {
         if constexpr (MATH_REGISTERS != 0)
             take_registers<MATH_REGISTERS>();
-        Scorer{args, layout, warp / 4 / SLOT_GROUPS * Scorer::TILES, warp / 4 % SLOT_GROUPS * Scorer::SLOTS}.run();
+        Scorer{args, layout, warp / 4 / SLOT_GROUPS, warp / 4 % SLOT_GROUPS * Scorer::SLOTS}.run();
         if (args.clean_until > 0)
             clean_rows(args, thread, 32 * MATH_WARPS);
     }

@@ -3,6 +3,8 @@
  * Configuration of templates/fp8_paged_mqa_logits_sm90.cu: how the heads of all query slots (the N of the MMA) are cut
  * into wgmmas and warpgroups, and how much shared memory goes to queries and to the KV ring. */
 #include "plan/kernels.h"
+#include <stdio.h>
+#include <stdlib.h>
 #include "plan/sm90.h"
 
 enum {
@@ -76,7 +78,7 @@ static void choose_large(const attns_problem *p, const struct large_cta *large, 
     plan->min_ctas_per_sm = plan->max_ctas_per_sm = 1;
     shape->math_warpgroups = large->warpgroups;
     shape->slot_groups = large->slot_groups;
-    shape->stage_tiles = large->stage_tiles;
+    shape->stage_tiles = 1;
     shape->in_flight = large->in_flight;
     shape->math_registers = large->math_registers;
     shape->producer_registers = large->producer_registers;
@@ -117,6 +119,11 @@ static const struct large_cta *find_large(const attns_problem *p) {
     const int columns = p->next_n * p->num_heads;
     if (p->block_size < TILE_TOKENS)
         return NULL;
+    if (getenv("X_LARGE")) {
+        static struct large_cta x;
+        if (sscanf(getenv("X_LARGE"), "%d,%d,%d,%d,%d,%d,%d,%d", &x.from, &x.to, &x.warpgroups, &x.slot_groups, &x.max_columns, &x.in_flight, &x.math_registers, &x.producer_registers) < 3) return NULL;
+        return &x;
+    }
     for (size_t i = 0; i < sizeof large_ctas / sizeof *large_ctas; i++) {
         const struct large_cta *large = &large_ctas[i];
         if (columns >= large->from && columns <= large->to && p->epi_dtype == ATTNS_DTYPE_F32 &&
@@ -143,15 +150,17 @@ attns_status attns_plan_fp8_sm90(const attns_problem *p, attns_plan *plan) {
     const cta_shape shape = choose_shape(p, plan);
     plan->template_file = "fp8_paged_mqa_logits_sm90.cu";
     plan->entry = "fp8_paged_mqa_logits";
-    plan->threads = 32 * (4 * shape.math_warpgroups + (shape.math_registers != 0 ? 4 : shape.stage_tiles));
+    plan->threads = 32 * (4 * shape.math_warpgroups + (shape.math_registers != 0 ? 4 : 1));
     plan->tile_tokens = TILE_TOKENS * shape.stage_tiles;
     plan->shared_fixed = fixed_bytes(p, shape.q_stages);
     plan->shared_per_stage = stage_bytes(p, shape.stage_tiles);
     /* Slots that only fill up a chunk are read from behind the queries: from the ring, which must be long enough. */
     const int slots = shape.slots_per_chunk * shape.chunks_per_warpgroup * shape.slot_groups;
-    plan->min_stages = slots == p->next_n || shape.stage_tiles > 1 ? 2 : MIN_STAGES;
+    plan->min_stages = slots == p->next_n ? 2 : MIN_STAGES;
+    if (plan->min_stages < 2 * shape.math_warpgroups / shape.slot_groups)
+        plan->min_stages = 2 * shape.math_warpgroups / shape.slot_groups;
     const int ring_bytes = plan->max_ctas_per_sm > 1 ? RING_BYTES : shape.math_registers != 0 ? LARGE_RING_BYTES : 0;
-    plan->stage_limit = ring_bytes / (shape.stage_tiles * TILE_TOKENS * p->head_dim);
+    plan->stage_limit = getenv("X_RING") ? atoi(getenv("X_RING")) : ring_bytes / (shape.stage_tiles * TILE_TOKENS * p->head_dim);
     plan->max_stages = attns_plan_stages(plan, plan->min_ctas_per_sm);
 
     const int columns = shape.slots_per_chunk * p->num_heads;
@@ -162,7 +171,6 @@ attns_status attns_plan_fp8_sm90(const attns_problem *p, attns_plan *plan) {
     attns_plan_set_int(plan, "NEXT_N", p->next_n);
     attns_plan_set_int(plan, "MATH_WARPGROUPS", shape.math_warpgroups);
     attns_plan_set_int(plan, "SLOT_GROUPS", shape.slot_groups);
-    attns_plan_set_int(plan, "STAGE_TILES", shape.stage_tiles);
     attns_plan_set_int(plan, "MATH_REGISTERS", shape.math_registers);
     attns_plan_set_int(plan, "PRODUCER_REGISTERS", shape.producer_registers);
     attns_plan_set_int(plan, "IN_FLIGHT", shape.in_flight);
