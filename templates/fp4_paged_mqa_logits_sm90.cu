@@ -44,12 +44,12 @@ WGMMA_DEFINE_A(float, F32, @CHUNK_N@, @CHUNK_REGISTERS@, "@CHUNK_A@", "@CHUNK_B@
 #include "lib/head_sum.cuh"
 #include "lib/head_sum_mma.cuh"
 
-constexpr int STAGE_TILES = 1;
+constexpr int PRODUCERS = @PRODUCERS@;
 constexpr int MATH_WARPS = 4 * MATH_WARPGROUPS;
 constexpr int MATH_THREADS = 32 * MATH_WARPS;
 constexpr int MATH_REGISTERS = @MATH_REGISTERS@;
 constexpr int PRODUCER_REGISTERS = @PRODUCER_REGISTERS@;
-constexpr int THREADS = MATH_THREADS + (MATH_REGISTERS != 0 ? 128 : 32); /* and a producer warp, which needs a warpgroup to give registers away */
+constexpr int THREADS = MATH_THREADS + 32 * (MATH_REGISTERS != 0 ? 4 : PRODUCERS); /* and a producer warp, which needs a warpgroup to give registers away */
 constexpr int SLOTS = CHUNKS * CHUNK_SLOTS; /* with those that only fill up the last chunk: copies of the last slot */
 constexpr int GROUPS = HEAD_DIM / 32;       /* scales of a token or head */
 constexpr int STEPS = HEAD_DIM / 32;        /* of K in wgmma */
@@ -210,8 +210,8 @@ struct Loader {
         }
     }
 
-    __device__ __forceinline__ void stage_loaded() {
-        kv.advance(args.common.stages);
+    __device__ __forceinline__ void tile_loaded() {
+        kv.advance_by(PRODUCERS, args.common.stages);
     }
     __device__ __forceinline__ void request_loaded() {
         q.advance(Q_STAGES);
@@ -522,10 +522,11 @@ extern "C" __global__ void __launch_bounds__(THREADS, MAX_CTAS_PER_SM)
     grid_dependency_trigger();
 
     /* Lengths: few are read by the producers alone, more are summed in chunks by the whole CTA. */
-    Producer<Loader> producer{args, Loader{arguments, layout}, 0};
+    const int index = warp - MATH_WARPS;
+    Producer<Loader> producer{args, Loader{arguments, layout, {index, 0}}, index, index};
     int *chunk_tiles = shared_pointer<int>(layout.chunk_tiles());
     int chunk_length = 32, chunks = 0;
-    if (warp == MATH_WARPS)
+    if (warp >= MATH_WARPS && warp < MATH_WARPS + PRODUCERS)
         producer.prepare();
     if (!producer.holds_lengths() && args.schedule == nullptr) {
         chunk_length = chunk_length_of(args.batch);
@@ -538,7 +539,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, MAX_CTAS_PER_SM)
     if (warp >= MATH_WARPS) {
         if constexpr (MATH_REGISTERS != 0)
             give_registers<PRODUCER_REGISTERS>();
-        if (warp == MATH_WARPS)
+        if (warp >= MATH_WARPS && warp < MATH_WARPS + PRODUCERS)
             producer.run(chunk_tiles, chunk_length, chunks);
     } else {
         if constexpr (MATH_REGISTERS != 0)

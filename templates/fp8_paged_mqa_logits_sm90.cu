@@ -22,7 +22,7 @@ constexpr int BLOCK_SIZE = @BLOCK_SIZE@;
 constexpr int NEXT_N = @NEXT_N@;
 constexpr int MATH_WARPGROUPS = @MATH_WARPGROUPS@;
 constexpr int SLOT_GROUPS = @SLOT_GROUPS@;                 /* of them, which deal out the query slots; others share the tiles */
-constexpr int STAGE_TILES = 1;
+constexpr int PRODUCERS = @PRODUCERS@;
 constexpr int TEAMS = MATH_WARPGROUPS / SLOT_GROUPS;        /* which take tiles in turn */
 constexpr int MATH_REGISTERS = @MATH_REGISTERS@;           /* of a thread; 0: all have alike */
 constexpr int PRODUCER_REGISTERS = @PRODUCER_REGISTERS@;
@@ -47,7 +47,7 @@ WGMMA_DEFINE(float, F32, @CHUNK_N@, @CHUNK_REGISTERS@, @CHUNK_B@)
 #include "lib/head_sum.cuh"
 
 constexpr int MATH_WARPS = 4 * MATH_WARPGROUPS;
-constexpr int PRODUCER_WARPS = MATH_REGISTERS != 0 ? 4 : 1; /* registers change hands by warpgroups */
+constexpr int PRODUCER_WARPS = MATH_REGISTERS != 0 ? 4 : PRODUCERS; /* registers change hands by warpgroups */
 constexpr int THREADS = 32 * (MATH_WARPS + PRODUCER_WARPS);
 constexpr int Q_BYTES = NEXT_N * NUM_HEADS * HEAD_DIM;
 constexpr int K_BYTES = TILE_TOKENS * HEAD_DIM;
@@ -81,10 +81,10 @@ struct Layout {
         return base + static_cast<u32>(stage * Q_BYTES);
     }
     __device__ __forceinline__ u32 k(int stage) const {
-        return base + Q_REGION + static_cast<u32>(stage * STAGE_TILES * K_BYTES);
+        return base + Q_REGION + static_cast<u32>(stage * K_BYTES);
     }
     __device__ __forceinline__ u32 scales(int stage) const {
-        return k(stages) + static_cast<u32>(stage * STAGE_TILES * SCALE_FLOATS * 4);
+        return k(stages) + static_cast<u32>(stage * SCALE_FLOATS * 4);
     }
     __device__ __forceinline__ u32 full(int stage) const {
         return scales(stages) + static_cast<u32>(stage * 16);
@@ -160,8 +160,8 @@ struct Loader {
         }
     }
 
-    __device__ __forceinline__ void stage_loaded() {
-        kv.advance(args.common.stages);
+    __device__ __forceinline__ void tile_loaded() {
+        kv.advance_by(PRODUCERS, args.common.stages);
     }
     __device__ __forceinline__ void request_loaded() {
         q.advance(Q_STAGES);
@@ -260,7 +260,7 @@ struct Scorer {
     }
 
     __device__ __forceinline__ void multiply(Accumulator *acc, int tile, int slot) {
-        const u32 a = k0 + static_cast<u32>(kv.stage * STAGE_TILES + tile) * (K_BYTES / 16);
+        const u32 a = k0 + static_cast<u32>(kv.stage) * (K_BYTES / 16);
         u32 b = q0 + static_cast<u32>(slot * NUM_HEADS * HEAD_DIM / 16);
         keep(b); /* or all steps of it are kept, in registers that wgmma cannot use */
         Mma::first(acc, wgmma_descriptor_of<HEAD_DIM>(a), wgmma_descriptor_of<HEAD_DIM>(b));
@@ -300,8 +300,6 @@ struct Scorer {
             const int tile = (first + i) / CHUNKS;
             sums[i].scale = scales[TILES == 1 ? 0 : tile];
             sums[i].token = next_token + tile * tile_step();
-            if (!UNROLLED && STAGE_TILES > 1 && sums[i].token >= end_token)
-                sums[i].token = NO_TOKEN;
         }
         const bool last = first + IN_FLIGHT == PRODUCTS;
         if constexpr (IN_FLIGHT == 2)
@@ -316,7 +314,7 @@ struct Scorer {
         for (int tile = 0; tile < TILES; tile++)
             asm volatile("ld.shared.f32 %0, [%1];"
                          : "=f"(scales[tile])
-                         : "r"(scale0 + static_cast<u32>(kv.stage * STAGE_TILES + tile) * (SCALE_FLOATS * 4))
+                         : "r"(scale0 + static_cast<u32>(kv.stage) * (SCALE_FLOATS * 4))
                          : "memory");
         if constexpr (UNROLLED) {
 #pragma unroll
@@ -327,11 +325,7 @@ struct Scorer {
             for (int first = 0; first < PRODUCTS; first += IN_FLIGHT)
                 score_products(first, next_token, scales);
         }
-        kv.stage += TEAMS;
-        if (kv.stage >= args.stages) {
-            kv.stage -= args.stages;
-            kv.parity ^= 1;
-        }
+        kv.advance_by(TEAMS, args.stages);
     }
 
     /* One arrival for each warp, once all its lanes have read. */
@@ -366,7 +360,7 @@ struct Scorer {
                 for (int pair = 0; pair < CHUNKS * CHUNK_PAIRS; pair++) {
                     const int slot = pair / CHUNK_PAIRS * CHUNK_SLOTS + pair % CHUNK_PAIRS * 2;
                     const int own_limit = limits[min(slot, NEXT_N - 1 - lane_slot)]; /* of no slot: any */
-                    u32 limit = static_cast<u32>(STAGE_TILES == 1 ? own_limit : min(own_limit, end_token));
+                    u32 limit = static_cast<u32>(TEAMS == 1 ? own_limit : min(own_limit, end_token));
                     keep(limit);
                     held_limits[pair] = static_cast<int>(limit);
                     held_rows[pair] = row + slot * args.out_stride;
@@ -424,10 +418,11 @@ extern "C" __global__ void __launch_bounds__(THREADS, MAX_CTAS_PER_SM)
     grid_dependency_trigger();
 
     /* Lengths: few are read by the producer alone, more are summed in chunks by the whole CTA. */
-    Producer<Loader> producer{args, Loader{arguments, layout}, 0};
+    const int index = warp - MATH_WARPS;
+    Producer<Loader> producer{args, Loader{arguments, layout, {index, 0}}, index, index};
     int *chunk_tiles = shared_pointer<int>(layout.chunk_tiles());
     int chunk_length = 32, chunks = 0;
-    if (warp == MATH_WARPS)
+    if (warp >= MATH_WARPS && warp < MATH_WARPS + PRODUCERS)
         producer.prepare();
     if (!producer.holds_lengths() && args.schedule == nullptr) {
         chunk_length = chunk_length_of(args.batch);
@@ -440,7 +435,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, MAX_CTAS_PER_SM)
     if (warp >= MATH_WARPS) {
         if constexpr (MATH_REGISTERS != 0)
             give_registers<PRODUCER_REGISTERS>();
-        if (warp == MATH_WARPS)
+        if (warp >= MATH_WARPS && warp < MATH_WARPS + PRODUCERS)
             producer.run(chunk_tiles, chunk_length, chunks);
     } else {
         if constexpr (MATH_REGISTERS != 0)

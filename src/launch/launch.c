@@ -43,7 +43,9 @@ void attns_choose_ctas(const attns_logits_args *args, const attns_kernel *kernel
     const int64_t per_sm = (tiles + kernel->num_sms - 1) / kernel->num_sms;
     const int ctas = per_sm >= many_tiles ? plan->max_ctas_per_sm : plan->min_ctas_per_sm;
     const int64_t per_cta = (per_sm + ctas - 1) / ctas;
-    const int64_t useful = per_cta > plan->min_stages ? per_cta : plan->min_stages;
+    int64_t useful = per_cta > plan->min_stages ? per_cta : plan->min_stages;
+    if (plan->stage_step > 1)
+        useful = (useful + plan->stage_step - 1) / plan->stage_step * plan->stage_step;
     const int room = attns_plan_stages(plan, ctas);
     arguments->ctas_per_sm = ctas;
     arguments->ctas_reciprocal = (unsigned)(((UINT64_C(1) << 32) + (unsigned)ctas - 1) / (unsigned)ctas);

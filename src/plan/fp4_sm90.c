@@ -77,15 +77,17 @@ static cta_shape choose_shape(const attns_problem *p, attns_plan *plan) {
 
 attns_status attns_plan_fp4_sm90(const attns_problem *p, attns_plan *plan) {
     const cta_shape shape = choose_shape(p, plan);
+    const int PN = getenv("X_PN") ? atoi(getenv("X_PN")) : shape.warpgroups < 4 ? shape.warpgroups : 4;
     const int MR = getenv("X_MR") ? atoi(getenv("X_MR")) : shape.warpgroups == 3 ? 152 : shape.warpgroups == 4 ? 104 : 0;
     const int PR = getenv("X_PR") ? atoi(getenv("X_PR")) : shape.warpgroups == 3 ? 56 : shape.warpgroups == 4 ? 64 : 0;
     plan->template_file = "fp4_paged_mqa_logits_sm90.cu";
     plan->entry = "fp4_paged_mqa_logits";
-    plan->threads = 128 * shape.warpgroups + (MR != 0 ? 128 : 32);
+    plan->threads = 128 * shape.warpgroups + (MR != 0 ? 128 : 32 * PN);
     plan->tile_tokens = TILE_TOKENS; /* not of a whole stage: short calls were measured with a stage for each tile */
     plan->shared_fixed = fixed_bytes(p, &shape);
     plan->shared_per_stage = stage_bytes(p, 1);
-    plan->min_stages = 2 * shape.warpgroups;
+    plan->stage_step = shape.warpgroups % PN == 0 ? shape.warpgroups : shape.warpgroups * PN;
+    plan->min_stages = plan->stage_step * (plan->stage_step > 8 ? 1 : 2);
     plan->stage_limit = getenv("X_RING") ? atoi(getenv("X_RING")) : 0;
     plan->max_stages = attns_plan_stages(plan, plan->min_ctas_per_sm);
 
@@ -103,6 +105,7 @@ attns_status attns_plan_fp4_sm90(const attns_problem *p, attns_plan *plan) {
     attns_plan_set_int(plan, "BLOCK_SIZE", p->block_size);
     attns_plan_set_int(plan, "NEXT_N", p->next_n);
     attns_plan_set_int(plan, "MATH_WARPGROUPS", shape.warpgroups);
+    attns_plan_set_int(plan, "PRODUCERS", PN);
     attns_plan_set_int(plan, "MATH_REGISTERS", MR);
     attns_plan_set_int(plan, "PRODUCER_REGISTERS", PR);
     attns_plan_set_int(plan, "MAX_CTAS_PER_SM", plan->max_ctas_per_sm);

@@ -150,15 +150,17 @@ attns_status attns_plan_fp8_sm90(const attns_problem *p, attns_plan *plan) {
     const cta_shape shape = choose_shape(p, plan);
     plan->template_file = "fp8_paged_mqa_logits_sm90.cu";
     plan->entry = "fp8_paged_mqa_logits";
-    plan->threads = 32 * (4 * shape.math_warpgroups + (shape.math_registers != 0 ? 4 : 1));
+    const int PN = getenv("X_PN") ? atoi(getenv("X_PN")) : shape.math_warpgroups / shape.slot_groups;
+    plan->threads = 32 * (4 * shape.math_warpgroups + (shape.math_registers != 0 ? 4 : PN));
     plan->tile_tokens = TILE_TOKENS * shape.stage_tiles;
     plan->shared_fixed = fixed_bytes(p, shape.q_stages);
     plan->shared_per_stage = stage_bytes(p, shape.stage_tiles);
     /* Slots that only fill up a chunk are read from behind the queries: from the ring, which must be long enough. */
     const int slots = shape.slots_per_chunk * shape.chunks_per_warpgroup * shape.slot_groups;
     plan->min_stages = slots == p->next_n ? 2 : MIN_STAGES;
-    if (plan->min_stages < 2 * shape.math_warpgroups / shape.slot_groups)
-        plan->min_stages = 2 * shape.math_warpgroups / shape.slot_groups;
+    plan->stage_step = shape.math_warpgroups / shape.slot_groups;
+    if (plan->min_stages < plan->stage_step * 2)
+        plan->min_stages = plan->stage_step * 2;
     const int ring_bytes = plan->max_ctas_per_sm > 1 ? RING_BYTES : shape.math_registers != 0 ? LARGE_RING_BYTES : 0;
     plan->stage_limit = getenv("X_RING") ? atoi(getenv("X_RING")) : ring_bytes / (shape.stage_tiles * TILE_TOKENS * p->head_dim);
     plan->max_stages = attns_plan_stages(plan, plan->min_ctas_per_sm);
@@ -171,6 +173,7 @@ attns_status attns_plan_fp8_sm90(const attns_problem *p, attns_plan *plan) {
     attns_plan_set_int(plan, "NEXT_N", p->next_n);
     attns_plan_set_int(plan, "MATH_WARPGROUPS", shape.math_warpgroups);
     attns_plan_set_int(plan, "SLOT_GROUPS", shape.slot_groups);
+    attns_plan_set_int(plan, "PRODUCERS", PN);
     attns_plan_set_int(plan, "MATH_REGISTERS", shape.math_registers);
     attns_plan_set_int(plan, "PRODUCER_REGISTERS", shape.producer_registers);
     attns_plan_set_int(plan, "IN_FLIGHT", shape.in_flight);

@@ -44,7 +44,8 @@ int attns_plan_stages(const attns_plan *plan, int ctas_per_sm) {
         room = plan->target.shared_bytes_per_block;
     const int stages = (room - plan->shared_fixed) / plan->shared_per_stage;
     const int limit = plan->stage_limit > 0 ? plan->stage_limit : MAX_STAGES;
-    return stages < limit ? stages : limit;
+    const int most = stages < limit ? stages : limit;
+    return plan->stage_step > 1 ? most - most % plan->stage_step : most;
 }
 
 int attns_plan_exclusive_bytes(const attns_plan *plan) {

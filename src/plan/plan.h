@@ -123,6 +123,7 @@ typedef struct attns_plan {
     int tile_tokens; /* of a stage, for choosing how many; MXFP4 on Hopper counts the tiles in it */
     int min_ctas_per_sm, max_ctas_per_sm;
     int min_stages, max_stages; /* max with min_ctas_per_sm */
+    int stage_step;             /* their number is a multiple of it; 0: as 1 */
     int stage_limit;            /* more do not help, though they fit; 0: there is none */
     int shared_fixed, shared_per_stage;
 } attns_plan;

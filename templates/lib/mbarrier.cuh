@@ -40,6 +40,13 @@ struct RingCursor {
     int stage = 0;
     u32 parity = 0;
 
+    __device__ __forceinline__ void advance_by(int step, int stages) {
+        stage += step;
+        if (stage >= stages) {
+            stage -= stages;
+            parity ^= 1;
+        }
+    }
     __device__ __forceinline__ void advance(int stages) {
         if (++stage == stages) {
             stage = 0;

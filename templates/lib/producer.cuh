@@ -27,7 +27,8 @@ template <class Loader> struct Producer {
 
     const CommonArguments &args;
     Loader loader;
-    int index; /* of this warp among the producers, and of its tile in a stage */
+    int index; /* of this warp among the producers, which take tiles in turn */
+    int until_mine; /* tiles */
 
     /* Lengths of the requests 32 i + lane_id(), not clamped. Of batches up to HELD_REQUESTS. */
     int lengths[HELD];
@@ -132,7 +133,7 @@ template <class Loader> struct Producer {
             }
         }
         const u32 firsts = __ballot_sync(FULL_WARP, first_tile);
-        if constexpr (STAGE_TILES == 1) {
+        if constexpr (PRODUCERS == 1) {
             for (int turn = 0; turn < count; turn++) {
                 if (lane_id() == turn) {
                     loader.load_tile(token, blocks); /* keys first: they come from farther away than queries */
@@ -140,30 +141,29 @@ template <class Loader> struct Producer {
                         loader.load_request(note, tokens);
                 }
                 __syncwarp();
-                loader.stage_loaded();
+                loader.tile_loaded();
                 if (firsts >> turn & 1)
                     loader.request_loaded();
             }
         } else {
-            const int in_stage = divide_by_ctas(own - taken_from) % STAGE_TILES;
-            const bool cut = in_stage != STAGE_TILES - 1 && own + args.ctas_per_sm < taken_to; /* if this is the last lane */
-            if (__shfl_sync(FULL_WARP, cut, count - 1))
-                count -= 1 + __shfl_sync(FULL_WARP, in_stage, count - 1);
-            for (u32 leaders = __ballot_sync(FULL_WARP, in_stage == 0 && lane_id() < count); leaders != 0;) {
-                const int leader = __ffs(static_cast<int>(leaders)) - 1;
-                leaders &= leaders - 1;
-                const int end = leaders != 0 ? __ffs(static_cast<int>(leaders)) - 1 : count;
-                if (lane_id() == leader + index && lane_id() < end)
-                    loader.load_tile(token, blocks);
-                else if (lane_id() == leader && leader + index >= end)
-                    loader.skip_tile();
-                if (lane_id() == leader && first_tile && index == 0)
-                    loader.load_request(note, tokens);
+            const bool mine = static_cast<u32>(lane_id() - until_mine) % PRODUCERS == 0 && lane_id() >= until_mine;
+            const bool announces = first_tile && index == 0;
+            for (u32 turns = __ballot_sync(FULL_WARP, lane_id() < count && (mine || announces)); turns != 0;) {
+                const int turn = __ffs(static_cast<int>(turns)) - 1;
+                turns &= turns - 1;
+                if (lane_id() == turn) {
+                    if (mine)
+                        loader.load_tile(token, blocks);
+                    if (announces)
+                        loader.load_request(note, tokens);
+                }
                 __syncwarp();
-                loader.stage_loaded();
-                if (firsts >> leader & 1)
+                if (static_cast<u32>(turn - until_mine) % PRODUCERS == 0 && turn >= until_mine)
+                    loader.tile_loaded();
+                if (firsts >> turn & 1)
                     loader.request_loaded();
             }
+            until_mine = static_cast<int>(static_cast<u32>(until_mine - count + 32 * PRODUCERS) % PRODUCERS);
         }
         return count;
     }
