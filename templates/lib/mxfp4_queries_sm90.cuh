@@ -3,6 +3,7 @@
 
 /* Makes of the loaded queries what the tiles are multiplied with. Called by all math warps. */
 struct QueryExpander {
+    typedef HeadSums<SUMS_ON_TENSOR_CORES> Sums;
     const Layout &layout;
     int stage;
 
@@ -22,35 +23,6 @@ struct QueryExpander {
         return static_cast<int>(scales >> (8 * group) & 255);
     }
 
-    /* A group of zeros needs no scale. */
-    __device__ __forceinline__ bool is_zero(int source, int head, int group) const {
-        const u32 *words = shared_pointer<u32>(layout.q(stage) + (source * NUM_HEADS + head) * ROW_BYTES + 16 * group);
-        return ((words[0] | words[1] | words[2] | words[3]) & 0x77777777u) == 0;
-    }
-
-    /* The largest scale of a head, and how far the others are below it; false: it is wild. */
-    __device__ __forceinline__ bool read_scales(int source, int head, int &largest, u32 &shifts) const {
-        const u32 scales = shared_pointer<u32>(layout.q_scales(stage))[source * NUM_HEADS + head];
-        bool tame = true;
-        u32 zeros = 0;
-        largest = 0;
-#pragma unroll
-        for (int group = 0; group < GROUPS; group++) {
-            const bool zero = is_zero(source, head, group);
-            tame = tame && scale_of(scales, group) != NAN_SCALE;
-            zeros |= (zero ? 1u : 0u) << group;
-            largest = max(largest, zero ? 0 : scale_of(scales, group));
-        }
-        shifts = 0;
-#pragma unroll
-        for (int group = 0; group < GROUPS; group++) {
-            const int shift = zeros >> group & 1 ? 0 : largest - scale_of(scales, group);
-            tame = tame && shift <= MAX_SHIFT;
-            shifts |= static_cast<u32>(shift & 15) << (8 * group);
-        }
-        return tame;
-    }
-
     /* e with 2^e <= |x| < 2^(e + 1). */
     __device__ __forceinline__ static int exponent_of(float x) {
         const bool subnormal = fabsf(x) < 0x1p-126f;
@@ -58,8 +30,49 @@ struct QueryExpander {
         return static_cast<int>(bits >> 23) - 127 - (subnormal ? 64 : 0);
     }
 
+    /* What expand() leaves of a head where its weights will be: the largest scale, and whether it is wild. */
+    static constexpr u32 WILD = 256;
+
+    __device__ __forceinline__ u32 *note_of(int slot, int head) const {
+        return shared_pointer<u32>(layout.made_weights() + slot / CHUNK_SLOTS * MADE_CHUNK_BYTES +
+                                   (slot % CHUNK_SLOTS * NUM_HEADS + head) * Sums::HEAD_BYTES);
+    }
+
+    /* One lane of a quad: its part of a head as a row of B, K-major and swizzled over its own width as TMA would. A group of
+     * zeros needs no scale. */
+    __device__ __forceinline__ void expand(int slot, int head, int quad_lane) const {
+        const int source = min(slot, NEXT_N - 1) * NUM_HEADS + head;
+        const int row = slot * NUM_HEADS + head;
+        u32 words[LANE_WORDS];
+        load_words(words, layout.q(stage) + source * ROW_BYTES, quad_lane);
+        const int scale = scale_of(shared_pointer<u32>(layout.q_scales(stage))[source], group_of(quad_lane));
+        u32 any = 0;
+#pragma unroll
+        for (int i = 0; i < LANE_WORDS; i++)
+            any |= words[i] & 0x77777777u;
+        if (GROUPS == 2)
+            any |= __shfl_xor_sync(FULL_WARP, any, 1);
+        int largest = any != 0 ? scale : 0;
+        largest = max(largest, __shfl_xor_sync(FULL_WARP, largest, 1));
+        largest = max(largest, __shfl_xor_sync(FULL_WARP, largest, 2));
+        const int shift = any != 0 ? largest - scale : 0;
+        const u32 wild = quad_or(scale == NAN_SCALE || shift > MAX_SHIFT ? WILD : 0);
+        if (quad_lane == 0)
+            *note_of(slot, head) = static_cast<u32>(largest) | wild;
+
+        const uint2 table = e5m2_table(static_cast<u32>(shift & 15));
+        const int flip = HEAD_DIM == 128 ? row & 7 : row >> 1 & 3; /* of the 16-byte chunks */
+        u32 *destination = shared_pointer<u32>(layout.expanded() + row * HEAD_DIM);
+#pragma unroll
+        for (int step = 0; step < STEPS; step++) {
+            const E5m2Octet bytes = e2m1_to_e5m2(words[step], table);
+            destination[4 * (2 * step ^ flip) + quad_lane] = bytes.low;
+            destination[4 * ((2 * step + 1) ^ flip) + quad_lane] = bytes.high;
+        }
+    }
+
     /* One warp: exponent, weights and limit of a slot. */
-    __device__ __forceinline__ void prepare_slot(int slot) const {
+    __device__ __forceinline__ void weigh(int slot) const {
         const int source = min(slot, NEXT_N - 1);
         float weights[LANE_HEADS];
         int largest[LANE_HEADS];
@@ -71,23 +84,23 @@ struct QueryExpander {
             weights[i] = 0.f;
             largest[i] = 0;
             if (head < NUM_HEADS) {
-                u32 shifts;
-                tame = read_scales(source, head, largest[i], shifts) && tame;
-                shared_pointer<u32>(layout.shifts())[slot * NUM_HEADS + head] = shifts;
+                const u32 note = *note_of(slot, head);
+                largest[i] = static_cast<int>(note & 255);
                 weights[i] = shared_pointer<float>(layout.weights(stage))[source * NUM_HEADS + head];
-                tame = tame && fabsf(weights[i]) < __int_as_float(0x7f800000);
+                tame = tame && (note & WILD) == 0 && fabsf(weights[i]) < __int_as_float(0x7f800000);
                 top = max(top, weights[i] == 0.f ? NO_EXPONENT : exponent_of(weights[i]) + largest[i]);
             }
         }
         top = __reduce_max_sync(FULL_WARP, top);
+        __syncwarp(); /* all lanes have read their notes, in whose place weights go */
+        unsigned char *made = shared_pointer<unsigned char>(layout.made_weights() + slot / CHUNK_SLOTS * MADE_CHUNK_BYTES);
 #pragma unroll
         for (int i = 0; i < LANE_HEADS; i++) {
             const int head = 32 * i + lane_id();
             const float scaled = scale_by_power(weights[i], largest[i] - top + TOP);
             tame = tame && (weights[i] == 0.f || fabsf(scaled) >= MIN_WEIGHT);
-            weights[i] = fabsf(scaled) < 0x1p15f ? scaled : 0.f; /* not so: NaN and infinity */
-            if (head < NUM_HEADS)
-                store_weight(slot, head, weights[i]);
+            if (head < NUM_HEADS) /* not below 2^15: NaN and infinity */
+                Sums::store_weight(made, slot % CHUNK_SLOTS, head, fabsf(scaled) < 0x1p15f ? scaled : 0.f);
         }
         const int power = top == NO_EXPONENT ? 0 : top - 127 - TOP - PRODUCT_BIAS;
         tame = __all_sync(FULL_WARP, tame) && power >= -MAX_POWER && power <= MAX_POWER;
@@ -98,38 +111,12 @@ struct QueryExpander {
         }
     }
 
-    __device__ __forceinline__ void store_weight(int slot, int head, float weight) const {
-        u32 *row = shared_pointer<u32>(layout.made_weights()) + slot * Layout::MADE_WEIGHTS_WORDS;
-        if constexpr (SUMS_ON_TENSOR_CORES)
-            SplitWeights<NUM_HEADS>::store(row, head, split_weight(weight));
-        else
-            row[head] = __float_as_uint(weight);
-    }
-
-    /* One lane: its part of a row of B, K-major and swizzled over its own width as TMA would. */
-    __device__ __forceinline__ void expand(int slot, int head, int quad_lane) const {
-        const int source = min(slot, NEXT_N - 1);
-        const int row = slot * NUM_HEADS + head;
-        const u32 shift = shared_pointer<u32>(layout.shifts())[row] >> (8 * group_of(quad_lane)) & 15;
-        const uint2 table = e5m2_table(shift);
-        u32 words[LANE_WORDS];
-        load_words(words, layout.q(stage) + (source * NUM_HEADS + head) * ROW_BYTES, quad_lane);
-        const int flip = HEAD_DIM == 128 ? row & 7 : row >> 1 & 3; /* of the 16-byte chunks */
-        u32 *destination = shared_pointer<u32>(layout.expanded() + row * HEAD_DIM);
-#pragma unroll
-        for (int step = 0; step < STEPS; step++) {
-            const E5m2Octet bytes = e2m1_to_e5m2(words[step], table);
-            destination[4 * (2 * step ^ flip) + quad_lane] = bytes.low;
-            destination[4 * ((2 * step + 1) ^ flip) + quad_lane] = bytes.high;
-        }
-    }
-
     __device__ __forceinline__ void run(int thread) const {
-        for (int slot = thread / 32; slot < SLOTS; slot += MATH_WARPS)
-            prepare_slot(slot);
-        named_barrier_sync(1, MATH_THREADS);
         for (int unit = thread; unit < SLOTS * NUM_HEADS * 4; unit += MATH_THREADS)
             expand(unit / (4 * NUM_HEADS), unit / 4 % NUM_HEADS, unit % 4);
+        named_barrier_sync(1, MATH_THREADS);
+        for (int slot = thread / 32; slot < SLOTS; slot += MATH_WARPS)
+            weigh(slot);
         fence_async_shared();
         named_barrier_sync(1, MATH_THREADS);
     }
