@@ -8,7 +8,7 @@
  * near the ends of float32) is called wild, and scored apart, slowly, number by number. Whether a score is wild depends on
  * its own token and query slot alone, so its bits do, too.
  *
- * For scores of 16 bits, heads are weighted and summed on the tensor cores as well (lib/head_sum_wgmma.cuh), for float32 on
+ * For scores of 16 bits, heads are weighted and summed on the tensor cores as well (lib/head_sum_mma.cuh), for float32 on
  * FP32 units.
  *
  * The rest is as in fp8_paged_mqa_logits_sm90.cu: producers that alone know the schedule (a warp for each tile of a
@@ -42,7 +42,7 @@ constexpr bool SUMS_ON_TENSOR_CORES = sizeof(Output) == 2;
 
 WGMMA_DEFINE_A(float, F32, @CHUNK_N@, @CHUNK_REGISTERS@, "@CHUNK_A@", "@CHUNK_B@")
 #include "lib/head_sum.cuh"
-#include "lib/head_sum_wgmma.cuh"
+#include "lib/head_sum_mma.cuh"
 
 constexpr int PRODUCERS = @PRODUCERS@;
 constexpr int MATH_WARPS = 4 * MATH_WARPGROUPS;
@@ -79,10 +79,6 @@ struct Arguments {
     CommonArguments common;
 };
 
-/* Weights of a chunk as HeadSums wants them: floats, or WeightedHeads::WEIGHT_BYTES. */
-constexpr int MADE_CHUNK_BYTES =
-    SUMS_ON_TENSOR_CORES ? WeightedHeads<NUM_HEADS, CHUNK_SLOTS>::WEIGHT_BYTES : CHUNK_SLOTS * NUM_HEADS * 4;
-
 /* Addresses in shared memory, from the 1024-aligned base: what has one size, then the KV ring. */
 struct Layout {
     u32 base;
@@ -91,7 +87,8 @@ struct Layout {
     static constexpr u32 Q_BYTES = NEXT_N * NUM_HEADS * ROW_BYTES;
     static constexpr u32 HEAD_BYTES = NEXT_N * NUM_HEADS * 4; /* of weights, and of scales */
     static constexpr u32 SLOT_BYTES = (NEXT_N * 4 + 15) / 16 * 16;
-    static constexpr u32 MADE_WEIGHTS_BYTES = CHUNKS * MADE_CHUNK_BYTES;
+    static constexpr u32 MADE_SLOT_BYTES =
+        4 * (SUMS_ON_TENSOR_CORES ? SplitWeights<NUM_HEADS>::SLOT_WORDS : NUM_HEADS); /* of weights */
     static constexpr u32 ALL_SLOT_BYTES = (SLOTS * 4 + 15) / 16 * 16;
 
     /* As they come, for each Q stage. */
@@ -103,7 +100,7 @@ struct Layout {
     static constexpr u32 Q_BARRIERS = NOTES + Q_STAGES * 16;
     /* Made of them for the current request. */
     static constexpr u32 MADE_WEIGHTS = Q_BARRIERS + Q_STAGES * 16;
-    static constexpr u32 POWERS = MADE_WEIGHTS + MADE_WEIGHTS_BYTES;
+    static constexpr u32 POWERS = MADE_WEIGHTS + SLOTS * MADE_SLOT_BYTES;
     static constexpr u32 TAME_LIMITS = POWERS + ALL_SLOT_BYTES;
     static constexpr u32 CHUNK_TILES = TAME_LIMITS + ALL_SLOT_BYTES;
     static constexpr u32 RING = (CHUNK_TILES + MAX_CHUNKS * 4 + 127) / 128 * 128;
@@ -142,8 +139,8 @@ struct Layout {
     __device__ __forceinline__ u32 q_empty(int stage) const {
         return q_full(stage) + 8;
     }
-    __device__ __forceinline__ u32 made_weights() const { /* of each chunk, as HeadSums stores them */
-        return base + MADE_WEIGHTS;
+    __device__ __forceinline__ u32 made_weights(int slot) const { /* [H] floats, or SplitWeights */
+        return base + MADE_WEIGHTS + static_cast<u32>(slot) * MADE_SLOT_BYTES;
     }
     __device__ __forceinline__ u32 powers() const { /* [SLOTS]: floats, what sums are to be multiplied with besides the token's scale */
         return base + POWERS;
@@ -223,9 +220,9 @@ struct Loader {
 };
 
 #include "lib/mxfp4_keys_sm90.cuh"
-#include "lib/mxfp4_head_sums_sm90.cuh"
 #include "lib/mxfp4_queries_sm90.cuh"
 #include "lib/mxfp4_wild_sm90.cuh"
+#include "lib/mxfp4_head_sums_sm90.cuh"
 
 /* ---- Math ----------------------------------------------------------------------------------------------------- */
 
@@ -249,7 +246,7 @@ struct Scorer {
     u32 own_largest;  /* of its row's largest scale, in Keys::largest */
 
     /* Of the current request. */
-    HeadSums<SUMS_ON_TENSOR_CORES> heads;
+    HeadSums<SUMS_ON_TENSOR_CORES> heads; /* its sums are of the chunk that is not stored yet */
     u32 own_slot;         /* address of what is kept for this lane's slot in the first pair of slots, but for an offset */
     int own_limit;        /* of that slot; 0 for wild ones */
     float own_power;
@@ -259,13 +256,10 @@ struct Scorer {
 
     int next_own_token; /* of this lane in the next tile, if there is but one chunk: else registers are short */
 
-    struct Chunk {
-        int slot;    /* its first */
-        int token;   /* of this lane in its tile; NO_TOKEN: there is no such chunk, or the token is wild */
-        float power; /* its scale */
-    };
-    Chunk taken;  /* the one whose products are there */
-    Chunk summed; /* if sums are late: the one whose sums are there. None of them is stored yet. */
+    /* The chunk whose heads are summed, but not stored. */
+    int slot;     /* its first */
+    int token;    /* of this lane in its tile; NO_TOKEN: there is no such chunk, or the token is wild */
+    float power;  /* its scale */
 
     /* The keys of two rows as they come: this lane's part of the numbers, all scales. */
     struct PackedKeys {
@@ -351,26 +345,24 @@ struct Scorer {
         return quad_or(wild);
     }
 
-    /* Of the chunk whose sums are there. */
     __device__ __forceinline__ void store_sums() {
-        const Chunk &chunk = SUMS_ON_TENSOR_CORES ? summed : taken;
 #pragma unroll
         for (int s = 0; s < CHUNK_SLOTS; s += 2) {
             const bool has_slot = s + 1 < CHUNK_SLOTS || !upper_slot();
-            const u32 at = own_slot + (chunk.slot + s - (has_slot ? 0 : 1)) * 4;
+            const u32 at = own_slot + (slot + s - (has_slot ? 0 : 1)) * 4;
             const int limit = ONE_PAIR ? own_limit : static_cast<int>(load_shared<u32>(at + Layout::TAME_LIMITS));
             const float slot_power = ONE_PAIR ? own_power : __uint_as_float(load_shared<u32>(at + Layout::POWERS));
-            store_if(has_slot && chunk.token < limit, row + (chunk.slot + s) * args.out_stride + chunk.token,
-                     heads.own(s) * slot_power * chunk.power);
+            store_if(has_slot && token < limit, row + (slot + s) * args.out_stride + token,
+                     heads.own(s) * slot_power * power);
         }
     }
 
-    /* Multiplies a chunk, and meanwhile stores the one before it, or sums that and stores the one before that. There may be
-     * none: then its stores are off, rather than branched around, because ptxas serialises wgmmas that are in flight over a
-     * branch (advice C7518). */
-    __device__ __forceinline__ void score_chunk(Keys &keys, const Chunk &next) {
+    /* Multiplies and sums the chunk from `next_slot` on; meanwhile the chunk before it is stored. There may be none: then
+     * its stores are off, rather than branched around, because ptxas serialises wgmmas that are in flight over a branch
+     * (advice C7518). */
+    __device__ __forceinline__ void score_chunk(Keys &keys, int next_slot, int next_token, float next_power) {
         float acc[Mma::REGISTERS];
-        u32 queries = expanded + static_cast<u32>(next.slot * NUM_HEADS * HEAD_DIM);
+        u32 queries = expanded + static_cast<u32>(next_slot * NUM_HEADS * HEAD_DIM);
         if (CHUNKS > 1)
             keep(queries); /* or descriptors of the first chunk would be kept in registers that are short */
         const u64 b = wgmma_descriptor<HEAD_DIM>(queries);
@@ -381,40 +373,23 @@ struct Scorer {
             for (int i = 0; i < 4; i++)
                 wgmma_pin(keys.a[step][i]);
         }
-        heads.prepare();
         wgmma_fence();
         Mma::first(acc, keys.a[0], b);
 #pragma unroll
         for (int step = 1; step < STEPS; step++)
             Mma::next(acc, keys.a[step], b + 2 * step);
-        heads.multiply(taken.slot);
         wgmma_commit();
 
         store_sums();
+        slot = next_slot;
+        token = next_token;
+        power = next_power;
 
         wgmma_wait_all();
 #pragma unroll
         for (int i = 0; i < Mma::REGISTERS; i++)
             wgmma_pin(acc[i]);
-        heads.finish();
-        summed = taken;
-        taken = next;
-        heads.take(acc, next.slot);
-    }
-
-    /* Stores what is left. */
-    __device__ __forceinline__ void finish_request() {
-        if constexpr (SUMS_ON_TENSOR_CORES) {
-            heads.prepare();
-            wgmma_fence();
-            heads.multiply(taken.slot);
-            wgmma_commit();
-            store_sums();
-            wgmma_wait_all();
-            heads.finish();
-            summed = taken;
-        }
-        store_sums();
+        heads.take(acc, next_slot);
     }
 
     /* One arrival for each warp, once all its lanes have read. */
@@ -431,20 +406,22 @@ struct Scorer {
 
     __device__ __forceinline__ void score_tile(int start) {
         Keys keys = expand(load_keys(start));
-        const float power = scale_value(permute_bytes(keys.largest, 0, own_largest));
-        score_chunk(keys, Chunk{0, CHUNKS == 1 ? next_own_token : start + tile_row(), power});
+        heads.finish();
+        const float next_power = scale_value(permute_bytes(keys.largest, 0, own_largest));
+        score_chunk(keys, 0, CHUNKS == 1 ? next_own_token : start + tile_row(), next_power);
         /* Seldom; and only now, as to know it before the first wgmma would delay that. */
         if (__any_sync(FULL_WARP, (keys.suspicious | suspicious_slot) & ScalePair::SUSPICIOUS)) {
             const u32 wild = wild_rows(start);
             score_wild(args, layout, stage, q_stage(), start, wild);
             if (wild >> (lane_id_here() & 1) & 1)
-                taken.token = NO_TOKEN;
+                token = NO_TOKEN;
         }
         release_stage();
         if constexpr (CHUNKS > 1) {
+            const int next_token = token;
 #pragma unroll 1
-            for (int slot = CHUNK_SLOTS; slot < SLOTS; slot += CHUNK_SLOTS)
-                score_chunk(keys, Chunk{slot, taken.token, taken.power});
+            for (int next_slot = CHUNK_SLOTS; next_slot < SLOTS; next_slot += CHUNK_SLOTS)
+                score_chunk(keys, next_slot, next_token, next_power);
         }
     }
 
@@ -469,8 +446,11 @@ struct Scorer {
         }
         if (CHUNKS == 1)
             keep(suspicious_slot);
-        taken = summed = Chunk{0, NO_TOKEN, 0.f};
-        heads.start(layout);
+        slot = 0;
+        token = NO_TOKEN;
+        power = 0.f;
+        heads.load_weights(layout);
+        heads.start();
     }
 
     __device__ __forceinline__ void run() {
@@ -503,7 +483,8 @@ struct Scorer {
                 next_own_token += MATH_WARPGROUPS * TILE_TOKENS;
             }
             turn -= note.tiles;
-            finish_request();
+            heads.finish();
+            store_sums();
             mbarrier_arrive(layout.q_empty(q_stage())); /* by every lane, as all have read the stage */
         }
     }

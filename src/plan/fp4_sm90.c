@@ -24,11 +24,9 @@ typedef struct cta_shape {
     int q_stages;
 } cta_shape;
 
-/* Of all weights, as the template makes them: floats, or an operand of 8 columns for the tensor cores, which sum 16-bit
- * scores. */
-static int made_weight_bytes(const attns_problem *p, const cta_shape *shape) {
-    const int heads = shape->slots_per_chunk * p->num_heads;
-    return shape->chunks * (p->out_dtype == ATTNS_DTYPE_F32 ? heads * 4 : attns_round_up(heads, 16) * 8 * 2);
+/* Of a head's weight, as the template makes it: two float16 numbers and a zero for the tensor cores, which sum 16-bit scores. */
+static int weight_bytes(const attns_problem *p) {
+    return p->out_dtype == ATTNS_DTYPE_F32 ? 4 : 3 * 2;
 }
 
 /* Shared memory of one CTA apart from its KV stages; laid out as in the template. */
@@ -39,7 +37,7 @@ static int fixed_bytes(const attns_problem *p, const cta_shape *shape) {
     const int loaded =
         heads * (p->head_dim / 2 + 2 * 4) + attns_round_up(p->next_n * 4, 16); /* queries, scales, weights */
     const int note_and_barriers = 32;
-    const int made = made_weight_bytes(p, shape) + 2 * attns_round_up(expanded_slots * 4, 16);
+    const int made = expanded_heads * weight_bytes(p) + 2 * attns_round_up(expanded_slots * 4, 16);
     return attns_round_up(attns_round_up(expanded_heads * p->head_dim, 1024) +
                               shape->q_stages * (loaded + note_and_barriers) + made + CHUNK_TABLE_BYTES,
                           128);

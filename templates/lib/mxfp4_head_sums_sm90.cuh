@@ -2,22 +2,17 @@
  * The epilogue of fp4_paged_mqa_logits_sm90.cu, on FP32 units or on the tensor cores. */
 
 /* Sums over the heads of a chunk's slots, and the weights for them. One lane ends up with one row (token) of one slot: lane & 1
- * chooses between rows r and r + 8 of its quad, lane & 2 between the slots of a pair. take() has what a chunk's products are;
- * the sums are there at once, or, on tensor cores, after the products between multiply() and finish(). */
+ * chooses between rows r and r + 8 of its quad, lane & 2 between the slots of a pair. */
 template <bool ON_TENSOR_CORES> struct HeadSums;
 
 template <> struct HeadSums<false> {
-    static constexpr int HEAD_BYTES = 4; /* of weights in shared memory */
-    static constexpr int CHUNK_BYTES = CHUNK_SLOTS * NUM_HEADS * HEAD_BYTES;
-
     HeadWeights<NUM_HEADS, SLOTS, false> weights;
     RowPair sums[CHUNK_SLOTS];
 
-    __device__ __forceinline__ static void store_weight(unsigned char *weights, int slot, int head, float weight) {
-        reinterpret_cast<float *>(weights)[slot * NUM_HEADS + head] = weight;
+    __device__ __forceinline__ void load_weights(const Layout &layout) {
+        weights.load(shared_pointer<float>(layout.made_weights(0)), SLOTS - 1);
     }
-    __device__ __forceinline__ void start(const Layout &layout) {
-        weights.load(shared_pointer<float>(layout.made_weights()), SLOTS - 1);
+    __device__ __forceinline__ void start() {
 #pragma unroll
         for (int s = 0; s < CHUNK_SLOTS; s++)
             sums[s] = RowPair{0.f, 0.f};
@@ -27,10 +22,6 @@ template <> struct HeadSums<false> {
 #pragma unroll
         for (int s = 0; s < CHUNK_SLOTS; s++)
             sums[s] = head_sum<NUM_HEADS>(acc, s, weights, slot + s);
-    }
-    __device__ __forceinline__ void prepare() {
-    }
-    __device__ __forceinline__ void multiply(int) {
     }
     __device__ __forceinline__ void finish() {
     }
@@ -44,40 +35,60 @@ template <> struct HeadSums<false> {
 };
 
 template <> struct HeadSums<true> {
-    typedef WeightedHeads<NUM_HEADS, CHUNK_SLOTS> Heads;
-    static constexpr int HEAD_BYTES = 16;
-    static constexpr int CHUNK_BYTES = Heads::WEIGHT_BYTES;
+    static constexpr bool HELD = CHUNKS == 1 && CHUNK_SLOTS <= 4; /* in registers */
+    static constexpr int PAIRS = (CHUNK_SLOTS + 1) / 2;
 
-    Heads heads;
-    u32 weights; /* of the first chunk */
-    float sums[Heads::PAIRS];
+    u32 own_weights[2]; /* of the first slot, if that had an even and an odd number */
+    u32 held[HELD ? CHUNK_SLOTS : 1][NUM_HEADS / 8];
+    u32 scores[HELD ? CHUNK_SLOTS : 1][NUM_HEADS / 4];
+    float sums[PAIRS][4];
 
-    __device__ __forceinline__ static void store_weight(unsigned char *weights, int slot, int head, float weight) {
-        Heads::store_weight(weights, slot, head, split_weight(weight));
+    __device__ __forceinline__ void load(u32 (&words)[NUM_HEADS / 8], int slot, int odd) const {
+        SplitWeights<NUM_HEADS>::load(words, own_weights[odd] + slot * Layout::MADE_SLOT_BYTES);
     }
-    __device__ __forceinline__ void start(const Layout &layout) {
-        weights = __shfl_sync(FULL_WARP, layout.made_weights(), 0);
-        heads.clear();
-        for (int i = 0; i < Heads::PAIRS; i++)
-            sums[i] = 0.f;
+    __device__ __forceinline__ void load_weights(const Layout &layout) {
+        own_weights[0] = layout.made_weights(0) + SplitWeights<NUM_HEADS>::own(false);
+        own_weights[1] = layout.made_weights(0) + SplitWeights<NUM_HEADS>::own(true);
+#pragma unroll
+        for (int s = 0; HELD && s < CHUNK_SLOTS; s++)
+            load(held[s], s, s & 1);
     }
-    __device__ __forceinline__ void take(const float *acc, int) {
-        heads.take(acc);
+    __device__ __forceinline__ void clear() {
+#pragma unroll
+        for (int i = 0; i < PAIRS; i++)
+            sums[i][0] = sums[i][1] = sums[i][2] = sums[i][3] = 0.f;
     }
-    __device__ __forceinline__ void prepare() {
-        heads.pin_scores();
+    __device__ __forceinline__ void start() {
+        clear();
+#pragma unroll
+        for (int i = 0; HELD && i < CHUNK_SLOTS * NUM_HEADS / 4; i++)
+            scores[i / (NUM_HEADS / 4)][i % (NUM_HEADS / 4)] = 0;
     }
-    /* `slot`: the first of the chunk that was taken. */
-    __device__ __forceinline__ void multiply(int slot) {
-        heads.multiply(CHUNKS == 1 ? weights : weights + static_cast<u32>(slot / CHUNK_SLOTS * CHUNK_BYTES));
+    /* Products of mma.sync wait for each other and for wgmmas. If weights are in registers they are put off until the next
+     * tile's keys are expanded, which covers that. `slot`: the chunk's first. */
+    __device__ __forceinline__ void take(const float *acc, int slot) {
+        if (!HELD)
+            clear();
+#pragma unroll
+        for (int s = 0; s < CHUNK_SLOTS; s++) {
+            u32 (&taken)[NUM_HEADS / 4] = scores[HELD ? s : 0];
+            take_scores<NUM_HEADS>(taken, acc + s * (NUM_HEADS / 2));
+            if constexpr (!HELD) {
+                u32 words[NUM_HEADS / 8];
+                load(words, slot + s, s & 1);
+                add_heads<NUM_HEADS>(sums[s / 2], taken, words);
+            }
+        }
     }
     __device__ __forceinline__ void finish() {
-        heads.pin_sums();
+        if constexpr (HELD) {
+            clear();
 #pragma unroll
-        for (int i = 0; i < Heads::PAIRS; i++)
-            sums[i] = heads.own(i);
+            for (int s = 0; s < CHUNK_SLOTS; s++)
+                add_heads<NUM_HEADS>(sums[s / 2], scores[s], held[s]);
+        }
     }
     __device__ __forceinline__ float own(int s) const {
-        return sums[s / 2];
+        return own_sum(sums[s / 2]);
     }
 };

@@ -3,7 +3,6 @@
 
 /* Makes of the loaded queries what the tiles are multiplied with. Called by all math warps. */
 struct QueryExpander {
-    typedef HeadSums<SUMS_ON_TENSOR_CORES> Sums;
     const Layout &layout;
     int stage;
 
@@ -34,8 +33,7 @@ struct QueryExpander {
     static constexpr u32 WILD = 256;
 
     __device__ __forceinline__ u32 *note_of(int slot, int head) const {
-        return shared_pointer<u32>(layout.made_weights() + slot / CHUNK_SLOTS * MADE_CHUNK_BYTES +
-                                   (slot % CHUNK_SLOTS * NUM_HEADS + head) * Sums::HEAD_BYTES);
+        return shared_pointer<u32>(layout.made_weights(slot)) + head;
     }
 
     /* One lane of a quad: its part of a head as a row of B, K-major and swizzled over its own width as TMA would. A group of
@@ -93,14 +91,13 @@ struct QueryExpander {
         }
         top = __reduce_max_sync(FULL_WARP, top);
         __syncwarp(); /* all lanes have read their notes, in whose place weights go */
-        unsigned char *made = shared_pointer<unsigned char>(layout.made_weights() + slot / CHUNK_SLOTS * MADE_CHUNK_BYTES);
 #pragma unroll
         for (int i = 0; i < LANE_HEADS; i++) {
             const int head = 32 * i + lane_id();
             const float scaled = scale_by_power(weights[i], largest[i] - top + TOP);
             tame = tame && (weights[i] == 0.f || fabsf(scaled) >= MIN_WEIGHT);
             if (head < NUM_HEADS) /* not below 2^15: NaN and infinity */
-                Sums::store_weight(made, slot % CHUNK_SLOTS, head, fabsf(scaled) < 0x1p15f ? scaled : 0.f);
+                store_weight(slot, head, fabsf(scaled) < 0x1p15f ? scaled : 0.f);
         }
         const int power = top == NO_EXPONENT ? 0 : top - 127 - TOP - PRODUCT_BIAS;
         tame = __all_sync(FULL_WARP, tame) && power >= -MAX_POWER && power <= MAX_POWER;
@@ -109,6 +106,14 @@ struct QueryExpander {
             shared_pointer<float>(layout.powers())[slot] = power_of_two(clamp(power, -MAX_POWER, MAX_POWER));
             shared_pointer<int>(layout.tame_limits())[slot] = tame && slot < NEXT_N ? limit : 0;
         }
+    }
+
+    __device__ __forceinline__ void store_weight(int slot, int head, float weight) const {
+        u32 *weights = shared_pointer<u32>(layout.made_weights(slot));
+        if constexpr (SUMS_ON_TENSOR_CORES)
+            SplitWeights<NUM_HEADS>::store(weights, head, split_weight(weight));
+        else
+            weights[head] = __float_as_uint(weight);
     }
 
     __device__ __forceinline__ void run(int thread) const {

@@ -188,21 +188,6 @@ __device__ __forceinline__ void wgmma_wait_all() {
 template <int N> struct Wgmma;
 template <int N> struct WgmmaA;
 
-/* D (+)= A B for float16 operands, N = 8, K = 16, with A in registers: a[0] and a[1] hold columns 2(l%4) + {0, 1} of rows
- * 16w + l/4 and + 8, a[2] and a[3] those 8 columns on. */
-__device__ __forceinline__ void wgmma_f16_n8(float (&d)[4], const u32 *a, u64 b, bool add) {
-    if (add)
-        asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, 1, 0;\n"
-                     "wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%0, %1, %2, %3}, {%4, %5, %6, %7}, %8, p, 1, 1, 0;\n}"
-                     : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-                     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
-    else
-        asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, 0, 0;\n"
-                     "wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%0, %1, %2, %3}, {%4, %5, %6, %7}, %8, p, 1, 1, 0;\n}"
-                     : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3])
-                     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
-}
-
 /* Keeps the compiler from moving uses of the accumulators above the wait. */
 __device__ __forceinline__ void wgmma_pin(float &x) {
     asm volatile("" : "+f"(x));
