@@ -11,7 +11,9 @@ __device__ __forceinline__ float power_of_two(int exponent) {
 
 /* What a scale other than NaN means. */
 __device__ __forceinline__ float scale_value(u32 scale) {
-    return __uint_as_float(max(scale << 23, 1u << 22));
+    u32 bits;
+    asm("max.u32 %0, %1, %2;" : "=r"(bits) : "r"(scale << 23), "r"(1u << 22)); /* one instruction, which max() is not */
+    return __uint_as_float(bits);
 }
 
 /* x * 2^exponent for exponents from -254 to 254, in two steps of one sign: nothing overflows or vanishes on the way that
@@ -47,12 +49,23 @@ __device__ __forceinline__ u32 permute_bytes(u32 a, u32 b, u32 selector) {
     return d;
 }
 
+/* The upper half of eight masked codes, in both halves. As float16 numbers they are below infinity and adding -0 changes none of
+ * them, so the FP32 units can do that: the others are busy with permutations. */
+__device__ __forceinline__ u32 upper_codes(u32 masked) {
+    u32 d;
+    asm("{\n.reg .b16 low, high;\n.reg .b32 both;\nmov.b32 {low, high}, %1;\nmov.b32 both, {high, high};\n"
+        "add.rn.f16x2 %0, both, %2;\n}"
+        : "=r"(d)
+        : "r"(masked), "r"(0x80008000u));
+    return d;
+}
+
 /* Eight E2M1 numbers as E5M2 bytes. */
 __device__ __forceinline__ E5m2Octet e2m1_to_e5m2(u32 codes, uint2 table) {
     const u32 magnitudes = codes & 0x77777777u;
     const u32 evens = codes << 4; /* signs of the even numbers in the highest bits of bytes, as those of the odd ones are */
     const u32 low = permute_bytes(table.x, table.y, magnitudes);
-    const u32 high = permute_bytes(table.x, table.y, magnitudes >> 16);
+    const u32 high = permute_bytes(table.x, table.y, upper_codes(magnitudes));
     return {(permute_bytes(evens, codes, 0x5140) & 0x80808080u) | low,
             (permute_bytes(evens, codes, 0x7362) & 0x80808080u) | high};
 }
