@@ -242,7 +242,6 @@ struct Scorer {
 
     /* In a stage, this lane's part of row r: keys, and scales. */
     u32 own_key, own_scales;
-    u32 own_selector; /* of its quarter's scales */
     u32 own_largest;  /* of its row's largest scale, in Keys::largest */
 
     /* Of the current request. */
@@ -261,10 +260,10 @@ struct Scorer {
     int token;    /* of this lane in its tile; NO_TOKEN: there is no such chunk, or the token is wild */
     float power;  /* its scale */
 
-    /* The keys of two rows as they come: this lane's part of the numbers, all scales. */
+    /* The keys of two rows as they come, this lane's part. */
     struct PackedKeys {
         u32 words[2][LANE_WORDS];
-        u32 scales[2];
+        u32 scales; /* for ScalePair */
     };
 
     /* As wgmma's A operand. */
@@ -285,16 +284,12 @@ struct Scorer {
         return lane_id() & 2;
     }
 
-    /* Bytes from the scales of row r to those of row r + 8. */
-    static constexpr int EIGHT_ROWS_OF_SCALES = SCALES_INTERLEAVED ? 8 * 4 * GROUPS : 8 * GROUPS;
-
     __device__ __forceinline__ PackedKeys load_keys(int start) const {
         PackedKeys keys;
         u32 scale = stage + own_scales;
         if (SCALES_INTERLEAVED)
             scale += start / TILE_TOKENS % 2 * 2 * GROUPS;
-        keys.scales[0] = ScalePair::load(scale);
-        keys.scales[1] = ScalePair::load(scale + EIGHT_ROWS_OF_SCALES);
+        keys.scales = ScalePair::load(scale);
         load_words(keys.words[0], stage + own_key, 0);
         load_words(keys.words[1], stage + own_key + 8 * ROW_BYTES, 0);
         return keys;
@@ -302,7 +297,7 @@ struct Scorer {
 
     __device__ __forceinline__ Keys expand(const PackedKeys &packed) const {
         Keys keys;
-        const ScalePair scales(packed.scales[0], packed.scales[1], own_selector);
+        const ScalePair scales(packed.scales);
         keys.largest = scales.largest;
         keys.suspicious = scales.suspicious();
 #pragma unroll
@@ -324,8 +319,7 @@ struct Scorer {
     __device__ __forceinline__ u32 wild_rows(int start) const {
         const u32 tile = stage;
         const int r = warp_row() + lane_id() / 4;
-        const u32 first = key_scales_at(tile, r, start);
-        const ScalePair scales(ScalePair::load(first), ScalePair::load(first + EIGHT_ROWS_OF_SCALES), own_selector);
+        const ScalePair scales(ScalePair::load(key_scales_at(tile, r, start) + group_of(lane_id() & 3)));
         u32 wild = 0;
 #pragma unroll
         for (int half = 0; half < 2; half++) {
@@ -456,8 +450,7 @@ struct Scorer {
     __device__ __forceinline__ void run() {
         const int r = warp_row() + lane_id() / 4;
         own_key = key_at(0, r) + (lane_id() & 3) * 4 * LANE_WORDS;
-        own_scales = key_scales_at(0, r, 0);
-        own_selector = ScalePair::selector(lane_id() & 3);
+        own_scales = key_scales_at(0, r, 0) + group_of(lane_id() & 3);
         own_largest = lane_id() & 1 ? 0x4442 : 0x4440;
         turn = static_cast<int>(threadIdx.x / 128);
         stage = layout.stage(turn);
@@ -466,7 +459,6 @@ struct Scorer {
         if (CHUNKS == 1) { /* else registers are short */
             keep(own_key);
             keep(own_scales);
-            keep(own_selector);
             keep(own_largest);
         }
         for (requests = 0;; requests++) {
@@ -518,7 +510,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, MAX_CTAS_PER_SM)
 
     /* Lengths: few are read by the producers alone, more are summed in chunks by the whole CTA. */
     const int index = warp - MATH_WARPS;
-    Producer<Loader> producer{args, Loader{arguments, layout, {index, 0}}, index, index};
+    Layout kept_layout = layout; /* for producers, who would find out where shared memory is for every tile */
+    keep(kept_layout.base);
+    Producer<Loader> producer{args, Loader{arguments, kept_layout, {index, 0}}, index, index};
     int *chunk_tiles = shared_pointer<int>(layout.chunk_tiles());
     int chunk_length = 32, chunks = 0;
     if (warp >= MATH_WARPS && warp < MATH_WARPS + PRODUCERS)

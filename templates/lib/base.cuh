@@ -25,6 +25,11 @@ __device__ __forceinline__ int lane_id_here() {
 /* Reads shared memory at an address, which costs no conversion to a pointer; after whatever was waited for. */
 template <class T> __device__ __forceinline__ T load_shared(u32 address);
 
+template <> __device__ __forceinline__ unsigned char load_shared<unsigned char>(u32 address) {
+    u32 x;
+    asm volatile("ld.shared.u8 %0, [%1];" : "=r"(x) : "r"(address) : "memory");
+    return static_cast<unsigned char>(x);
+}
 template <> __device__ __forceinline__ unsigned short load_shared<unsigned short>(u32 address) {
     unsigned short x;
     asm volatile("ld.shared.u16 %0, [%1];" : "=h"(x) : "r"(address) : "memory");

@@ -39,6 +39,9 @@ __device__ __forceinline__ u32 key_scales_at(u32 tile, int r, int start) {
     }
 }
 
+/* Bytes from the scales of row r to those of row r + 8. */
+constexpr int EIGHT_ROWS_OF_SCALES = SCALES_INTERLEAVED ? 8 * 4 * GROUPS : 8 * GROUPS;
+
 /* Packed pairs of 16-bit numbers. */
 __device__ __forceinline__ u32 max_pair(u32 x, u32 y) {
     u32 z;
@@ -51,34 +54,21 @@ __device__ __forceinline__ u32 quad_or(u32 x) {
 }
 
 /* The scales of two rows, the first in the lower halves of the words: the largest of each row's, and how far the one of
- * this lane's quarter is below it. */
+ * this lane's quarter is below it. Lanes of a quad exchange theirs, as units that could find the largest of four bytes in a
+ * lane are busy. */
 struct ScalePair {
     u32 largest, shifts;
 
-    /* From what load() has read of either row. */
-    __device__ __forceinline__ ScalePair(u32 x, u32 y, u32 own_selector) {
-        constexpr u32 BYTES = 0x00ff00ffu;
-        u32 own;
-        if constexpr (GROUPS == 4) {
-            const u32 lower = permute_bytes(x, y, 0x5410);
-            const u32 upper = permute_bytes(x, y, 0x7632);
-            largest = max_pair(max_pair(lower & BYTES, lower >> 8 & BYTES), max_pair(upper & BYTES, upper >> 8 & BYTES));
-            own = permute_bytes(x, y, own_selector) & BYTES;
-        } else {
-            const u32 both = x | y << 16;
-            largest = max_pair(both & BYTES, both >> 8 & BYTES);
-            own = permute_bytes(both, 0, own_selector);
-        }
+    /* `own`: from load(). */
+    __device__ __forceinline__ explicit ScalePair(u32 own) {
+        largest = GROUPS == 4 ? max_pair(own, __shfl_xor_sync(FULL_WARP, own, 1)) : own;
+        largest = max_pair(largest, __shfl_xor_sync(FULL_WARP, largest, 2));
         shifts = largest - own;
     }
 
+    /* Of two rows; `scales`: of the first row and this lane's quarter. */
     __device__ __forceinline__ static u32 load(u32 scales) {
-        return GROUPS == 4 ? load_shared<u32>(scales) : load_shared<unsigned short>(scales);
-    }
-
-    /* The bytes that are a lane's quarter's, for permute_bytes. */
-    __device__ __forceinline__ static u32 selector(int quarter) {
-        return GROUPS == 4 ? quarter * 0x1111 + 0x4400 : group_of(quarter) * 0x0101 + 0x4240;
+        return load_shared<unsigned char>(scales + EIGHT_ROWS_OF_SCALES) * 0x10000u + load_shared<unsigned char>(scales);
     }
 
     /* Some of these bits are set if a shift is above MAX_SHIFT or a scale is NaN. */
