@@ -192,6 +192,17 @@ static attns_status make_problems(const value_lists *lists, attns_problem **prob
     return ATTNS_OK;
 }
 
+/* The kernels for little and for much work, or the one for both. */
+static attns_status add_sizes(attns_family_choice choice, job_list *list, const attns_problem *problem,
+                              const attns_target *target, uint32_t build) {
+    attns_problem much = *problem;
+    much.much_work = 1;
+    const attns_status status = add_job(choice, list, problem, target, build);
+    if (status != ATTNS_OK || list->jobs[list->count - 1].plan.much_tiles == 0)
+        return status;
+    return add_job(choice, list, &much, target, build);
+}
+
 /* What has no kernel is an error, unless the target was not asked for by name: then it is passed over. */
 static attns_status add_logits(attns_context *ctx, job_list *jobs, const attns_problem *problem,
                                const attns_target *target, uint32_t build, bool by_name) {
@@ -201,7 +212,7 @@ static attns_status add_logits(attns_context *ctx, job_list *jobs, const attns_p
         return status;
     status = attns_plan_select(problem, target, ctx->family_choice, &selection);
     if (status == ATTNS_OK)
-        return add_job(ctx->family_choice, jobs, problem, target, build);
+        return add_sizes(ctx->family_choice, jobs, problem, target, build);
     return by_name ? status : ATTNS_OK;
 }
 

@@ -111,7 +111,7 @@ static const DLDevice any_device = {kDLCUDAManaged, 0};
 
 static const attns_kernel *acquire(attns_context *ctx, attns_problem problem, CUstream on) {
     attns_kernel_use use;
-    attns_status status = attns_kernel_acquire(ctx, &problem, any_device, on, &use);
+    attns_status status = attns_kernel_acquire(ctx, &problem, 0, any_device, on, &use);
     if (status != ATTNS_OK)
         fail_msg("%s", attns_last_error());
     attns_kernel_release(&use);
@@ -122,7 +122,7 @@ static void check_failure(attns_context *ctx, attns_problem problem, CUstream on
                           const char *part) {
     attns_kernel_use use;
     int pushed = fake->contexts_pushed;
-    assert_int_equal(attns_kernel_acquire(ctx, &problem, any_device, on, &use), expected);
+    assert_int_equal(attns_kernel_acquire(ctx, &problem, 0, any_device, on, &use), expected);
     assert_contains(attns_last_error(), part);
     assert_int_equal(fake->contexts_pushed, pushed);
     assert_int_equal(capture_mode(), CU_STREAM_CAPTURE_MODE_GLOBAL);
@@ -170,7 +170,7 @@ static void test_warm_call_does_nothing_slow(void **state) {
     attns_status status = ATTNS_OK;
     for (int i = 0; i < ROUNDS && status == ATTNS_OK; i++) {
         attns_kernel_use use;
-        status = attns_kernel_acquire(ctx, &problem, any_device, &stream[0], &use);
+        status = attns_kernel_acquire(ctx, &problem, 0, any_device, &stream[0], &use);
         if (status == ATTNS_OK)
             attns_kernel_release(&use);
     }
@@ -210,12 +210,12 @@ static void test_wrong_device(void **state) {
     attns_problem problem = fp8_problem(64, 1);
     const DLDevice right = {kDLCUDA, 1}, wrong = {kDLCUDA, 0};
     attns_kernel_use use;
-    assert_int_equal(attns_kernel_acquire(ctx, &problem, wrong, &stream[1], &use), ATTNS_ERROR_INVALID_ARGUMENT);
+    assert_int_equal(attns_kernel_acquire(ctx, &problem, 0, wrong, &stream[1], &use), ATTNS_ERROR_INVALID_ARGUMENT);
     assert_contains(attns_last_error(), "stream: belongs to cuda:1, accepted: a stream of cuda:0");
     check_counters(ctx, 0, 0, 0, 0);
-    assert_int_equal(attns_kernel_acquire(ctx, &problem, right, &stream[1], &use), ATTNS_OK);
+    assert_int_equal(attns_kernel_acquire(ctx, &problem, 0, right, &stream[1], &use), ATTNS_OK);
     attns_kernel_release(&use);
-    assert_int_equal(attns_kernel_acquire(ctx, &problem, wrong, &stream[1], &use), ATTNS_ERROR_INVALID_ARGUMENT);
+    assert_int_equal(attns_kernel_acquire(ctx, &problem, 0, wrong, &stream[1], &use), ATTNS_ERROR_INVALID_ARGUMENT);
     assert_int_equal(fake->contexts_pushed, 0);
     check_counters(ctx, 1, 0, 0, 1);
     attns_context_destroy(ctx);
@@ -227,7 +227,7 @@ static void test_streams_context_is_made_current(void **state) {
     attns_kernel_use use;
     CUcontext current;
     for (int round = 0; round < 2; round++) { /* cold, then warm */
-        assert_int_equal(attns_kernel_acquire(ctx, &problem, any_device, &stream[1], &use), ATTNS_OK);
+        assert_int_equal(attns_kernel_acquire(ctx, &problem, 0, any_device, &stream[1], &use), ATTNS_OK);
         assert_true(use.pushed);
         use.driver->ctx_get_current(&current);
         assert_ptr_equal(current, &cuda_ctx[1]);
@@ -239,7 +239,7 @@ static void test_streams_context_is_made_current(void **state) {
     }
     /* Also from a thread without any context. */
     set_current(NULL);
-    assert_int_equal(attns_kernel_acquire(ctx, &problem, any_device, &stream[1], &use), ATTNS_OK);
+    assert_int_equal(attns_kernel_acquire(ctx, &problem, 0, any_device, &stream[1], &use), ATTNS_OK);
     attns_kernel_release(&use);
     use.driver->ctx_get_current(&current);
     assert_null(current);
@@ -472,7 +472,7 @@ static void test_refusals(void **state) {
     ctx = jit_context(fixture);
     attns_kernel_use use;
     attns_problem problem = fp8_problem(64, 1);
-    assert_int_equal(attns_kernel_acquire(ctx, &problem, any_device, NULL, &use), ATTNS_ERROR_LIBRARY_NOT_FOUND);
+    assert_int_equal(attns_kernel_acquire(ctx, &problem, 0, any_device, NULL, &use), ATTNS_ERROR_LIBRARY_NOT_FOUND);
     assert_contains(attns_last_error(), "/nonexistent/cuda");
     attns_context_destroy(ctx);
 }
@@ -575,7 +575,7 @@ static void *acquire_in_thread(void *argument) {
     attns_problem problem = fp8_problem(64, 1);
     attns_kernel_use use = {0};
     pthread_barrier_wait(work->barrier);
-    work->status = attns_kernel_acquire(work->ctx, &problem, any_device, &stream[work->index % 2], &use);
+    work->status = attns_kernel_acquire(work->ctx, &problem, 0, any_device, &stream[work->index % 2], &use);
     work->kernel = use.kernel;
     if (work->status == ATTNS_OK)
         attns_kernel_release(&use);

@@ -290,7 +290,7 @@ static void test_names_are_distinct(void **state) {
     free(names);
 
     const attns_problem problem = {ATTNS_KERNEL_FP8_LOGITS, 104, 64, 16, 5, ATTNS_DTYPE_BF16, ATTNS_DTYPE_F16,
-                                   ATTNS_DTYPE_F32,         0};
+                                   ATTNS_DTYPE_F32,         0,  0};
     assert_string_equal(plan_of(&problem).name, "fp8_paged_mqa_logits h104 d64 b16 n5 out=bf16 acc=f16 epi=f32");
 }
 
