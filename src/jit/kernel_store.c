@@ -289,7 +289,8 @@ static attns_status add_kernel(attns_context *ctx, const attns_driver *driver, c
     pthread_mutex_lock(&ctx->mutex);
     attns_status status = obtain_module(ctx, driver, request, &module);
     /* While this thread waited or loaded, another may have added the same kernel. */
-    *out = status == ATTNS_OK ? find_kernel(ctx, bucket, &request->problem, request->tiles, request->cuda_ctx_id) : NULL;
+    *out =
+        status == ATTNS_OK ? find_kernel(ctx, bucket, &request->problem, request->tiles, request->cuda_ctx_id) : NULL;
     if (status == ATTNS_OK && !*out) {
         attns_kernel *kernel = calloc(1, sizeof *kernel);
         status = kernel ? make_kernel(driver, request, module, kernel)

@@ -9,7 +9,7 @@
 
 /* One kernel, loaded in one CUDA context. Immutable and alive until the attns_context is destroyed. */
 typedef struct attns_kernel {
-    attns_problem problem; /* with much_work */
+    attns_problem problem;          /* with much_work */
     unsigned long long cuda_ctx_id; /* cuCtxGetId: unlike a CUcontext, never reused */
     CUfunction function;            /* its dynamic shared memory limit is already raised to the plan's maximum */
     attns_plan plan;

@@ -14,7 +14,7 @@ enum {
      * 36 KB for each SM; two CTAs have nearly twice that. More is up to 10 % slower on an H200: see templates/README.md. */
     RING_BYTES = 32 * 1024,
     LARGE_RING_BYTES = 80 * 1024, /* where a CTA has an SM for itself */
-    MUCH_RING_BYTES = 96 * 1024,  /* where it does with much work only: three stages of four tiles */
+    MUCH_RING_BYTES = 96 * 1024,  /* where it has that with much work only: three stages of four tiles */
     OTHER_REGISTERS = 8, /* of a math thread, besides accumulators, weights, sums, and what it keeps of slots */
 };
 
@@ -41,7 +41,7 @@ static const struct large_cta {
     int math_registers, producer_registers; /* (4 warpgroups: 104, 64), (3: 152, 56), (2: 216, 72) fit */
     int much_tiles; /* of the plan: the size for much work, small CTAs share the SM with less; 0: for any work */
 } large_ctas[] = {
-    {65, 128, 4, 1, 4, 128, 1, 104, 64, 96}, /* on an H200 as quick as small ones at 124 tiles, at 31 slower */
+    {65, 128, 4, 1, 4, 128, 1, 104, 64, 96},
     {129, 192, 3, 1, 3, 192, 1, 152, 56, 0},
     {193, 256, 2, 1, 2, 256, 1, 216, 72, 0},
     {257, 384, 3, 3, 1, 128, 1, 152, 56, 0},

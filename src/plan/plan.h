@@ -129,8 +129,8 @@ typedef struct attns_plan {
     int stage_limit;            /* more do not help, though they fit; 0: there is none */
     int shared_fixed, shared_per_stage;
 
-    /* From so many tiles of 64 tokens for each SM on, the same problem with much_work = 1 has a quicker kernel, which gives
-     * the same bits. 0: there is none. The same in the plans of both. */
+    /* From so many tiles of 64 tokens for each SM on, the same problem with much_work = 1 has a quicker kernel, which
+     * gives the same bits. 0: there is none. The same in the plans of both. */
     int much_tiles;
 } attns_plan;
 
