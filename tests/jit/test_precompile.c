@@ -381,7 +381,7 @@ static void test_without_a_cache(void **state) {
     assert_int_equal(record.from[ATTNS_FROM_COMPILER], DEFAULT_KERNELS);
     params = base_params(&record);
     run(ctx, &params);
-    assert_int_equal(record.from[ATTNS_FROM_MEMORY], 5);
+    assert_int_equal(record.from[ATTNS_FROM_MEMORY], DEFAULT_KERNELS);
     attns_context_destroy(ctx);
 }
 
