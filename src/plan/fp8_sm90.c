@@ -3,8 +3,6 @@
  * Configuration of templates/fp8_paged_mqa_logits_sm90.cu: how the heads of all query slots (the N of the MMA) are cut
  * into wgmmas and warpgroups, and how much shared memory goes to queries and to the KV ring. */
 #include "plan/kernels.h"
-#include <stdio.h>
-#include <stdlib.h>
 #include "plan/sm90.h"
 
 enum {
@@ -16,6 +14,7 @@ enum {
      * 36 KB for each SM; two CTAs have nearly twice that. More is up to 10 % slower on an H200: see templates/README.md. */
     RING_BYTES = 32 * 1024,
     LARGE_RING_BYTES = 80 * 1024, /* where a CTA has an SM for itself */
+    MUCH_RING_BYTES = 96 * 1024,  /* where it has that with much work only: three stages of four tiles */
     OTHER_REGISTERS = 8, /* of a math thread, besides accumulators, weights, sums, and what it keeps of slots */
 };
 
@@ -40,11 +39,13 @@ static const struct large_cta {
     int max_columns; /* of one wgmma */
     int in_flight;
     int math_registers, producer_registers; /* (4 warpgroups: 104, 64), (3: 152, 56), (2: 216, 72) fit */
+    int much_tiles; /* of the plan: the size for much work, small CTAs share the SM with less; 0: for any work */
 } large_ctas[] = {
-    {129, 192, 3, 1, 3, 192, 1, 152, 56},
-    {193, 256, 2, 1, 2, 256, 1, 216, 72},
-    {257, 384, 3, 3, 1, 128, 1, 152, 56},
-    {385, 512, 4, 4, 1, 128, 1, 104, 64},
+    {65, 128, 4, 1, 4, 128, 1, 104, 64, 96},
+    {129, 192, 3, 1, 3, 192, 1, 152, 56, 0},
+    {193, 256, 2, 1, 2, 256, 1, 216, 72, 0},
+    {257, 384, 3, 3, 1, 128, 1, 152, 56, 0},
+    {385, 512, 4, 4, 1, 128, 1, 104, 64, 0},
 };
 
 /* Shared memory of one CTA apart from its KV stages; laid out as in the template. */
@@ -78,7 +79,7 @@ static void choose_large(const attns_problem *p, const struct large_cta *large, 
     plan->min_ctas_per_sm = plan->max_ctas_per_sm = 1;
     shape->math_warpgroups = large->warpgroups;
     shape->slot_groups = large->slot_groups;
-    shape->stage_tiles = 1;
+    shape->stage_tiles = large->stage_tiles;
     shape->in_flight = large->in_flight;
     shape->math_registers = large->math_registers;
     shape->producer_registers = large->producer_registers;
@@ -119,11 +120,6 @@ static const struct large_cta *find_large(const attns_problem *p) {
     const int columns = p->next_n * p->num_heads;
     if (p->block_size < TILE_TOKENS)
         return NULL;
-    if (getenv("X_LARGE")) {
-        static struct large_cta x;
-        if (sscanf(getenv("X_LARGE"), "%d,%d,%d,%d,%d,%d,%d,%d", &x.from, &x.to, &x.warpgroups, &x.slot_groups, &x.max_columns, &x.in_flight, &x.math_registers, &x.producer_registers) < 3) return NULL;
-        return &x;
-    }
     for (size_t i = 0; i < sizeof large_ctas / sizeof *large_ctas; i++) {
         const struct large_cta *large = &large_ctas[i];
         if (columns >= large->from && columns <= large->to && p->epi_dtype == ATTNS_DTYPE_F32 &&
@@ -137,7 +133,8 @@ static cta_shape choose_shape(const attns_problem *p, attns_plan *plan) {
     cta_shape shape;
     plan->min_ctas_per_sm = stages_that_fit(p, &plan->target, 2, 1, 1) >= MIN_STAGES ? 2 : 1;
     const struct large_cta *large = find_large(p);
-    if (large != NULL)
+    plan->much_tiles = large != NULL ? large->much_tiles : 0;
+    if (large != NULL && (large->much_tiles == 0 || p->much_work))
         choose_large(p, large, plan, &shape);
     else
         choose_small(p, plan, &shape);
@@ -150,19 +147,16 @@ attns_status attns_plan_fp8_sm90(const attns_problem *p, attns_plan *plan) {
     const cta_shape shape = choose_shape(p, plan);
     plan->template_file = "fp8_paged_mqa_logits_sm90.cu";
     plan->entry = "fp8_paged_mqa_logits";
-    const int PN = getenv("X_PN") ? atoi(getenv("X_PN")) : shape.math_warpgroups / shape.slot_groups;
-    plan->threads = 32 * (4 * shape.math_warpgroups + (shape.math_registers != 0 ? 4 : PN));
+    plan->threads = 32 * (4 * shape.math_warpgroups + (shape.math_registers != 0 ? 4 : shape.stage_tiles));
     plan->tile_tokens = TILE_TOKENS * shape.stage_tiles;
     plan->shared_fixed = fixed_bytes(p, shape.q_stages);
     plan->shared_per_stage = stage_bytes(p, shape.stage_tiles);
     /* Slots that only fill up a chunk are read from behind the queries: from the ring, which must be long enough. */
     const int slots = shape.slots_per_chunk * shape.chunks_per_warpgroup * shape.slot_groups;
-    plan->min_stages = slots == p->next_n ? 2 : MIN_STAGES;
-    plan->stage_step = shape.math_warpgroups / shape.slot_groups;
-    if (plan->min_stages < plan->stage_step * 2)
-        plan->min_stages = plan->stage_step * 2;
-    const int ring_bytes = plan->max_ctas_per_sm > 1 ? RING_BYTES : shape.math_registers != 0 ? LARGE_RING_BYTES : 0;
-    plan->stage_limit = getenv("X_RING") ? atoi(getenv("X_RING")) : ring_bytes / (shape.stage_tiles * TILE_TOKENS * p->head_dim);
+    plan->min_stages = slots == p->next_n || shape.stage_tiles > 1 ? 2 : MIN_STAGES;
+    const int large_ring_bytes = p->much_work ? MUCH_RING_BYTES : LARGE_RING_BYTES;
+    const int ring_bytes = plan->max_ctas_per_sm > 1 ? RING_BYTES : shape.math_registers != 0 ? large_ring_bytes : 0;
+    plan->stage_limit = ring_bytes / (shape.stage_tiles * TILE_TOKENS * p->head_dim);
     plan->max_stages = attns_plan_stages(plan, plan->min_ctas_per_sm);
 
     const int columns = shape.slots_per_chunk * p->num_heads;
@@ -173,7 +167,7 @@ attns_status attns_plan_fp8_sm90(const attns_problem *p, attns_plan *plan) {
     attns_plan_set_int(plan, "NEXT_N", p->next_n);
     attns_plan_set_int(plan, "MATH_WARPGROUPS", shape.math_warpgroups);
     attns_plan_set_int(plan, "SLOT_GROUPS", shape.slot_groups);
-    attns_plan_set_int(plan, "PRODUCERS", PN);
+    attns_plan_set_int(plan, "STAGE_TILES", shape.stage_tiles);
     attns_plan_set_int(plan, "MATH_REGISTERS", shape.math_registers);
     attns_plan_set_int(plan, "PRODUCER_REGISTERS", shape.producer_registers);
     attns_plan_set_int(plan, "IN_FLIGHT", shape.in_flight);
