@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT
  * fp8_paged_mqa_logits for sm_90a: persistent, warp-specialised, one pass over the KV for every next_n.
  *
- * A CTA is a ring of KV stages, a producer warp for each tile of a stage, and some math warpgroups. The producers alone
- * know the schedule: they walk the CTA's share of the batch, announce every request with a RequestNote (in a Q stage, with
- * the queries and weights) and fill KV stages by TMA, with one or several tiles of 64 tokens. The math warpgroups multiply a
- * tile (M = 64 tokens) with the heads of their query slots (N), apply ReLU, weights and head sum in registers, and store the
- * scores while the tensor cores work on the next product. Nothing else is shared between the roles, so they cannot disagree about the work,
- * whatever the lengths or a caller's schedule say. */
+ * A CTA is a ring of KV stages, a producer warp and some math warpgroups. The producer alone knows the schedule: it walks the
+ * CTA's share of the batch, announces every request with a RequestNote (in a Q stage, with the queries and weights) and fills
+ * KV stages by TMA, with a tile of 64 tokens each. The math warpgroups take tiles in turn (or deal out the query slots of a
+ * tile): multiply a tile (M = 64 tokens) with the heads of their query slots (N), apply ReLU, weights and head sum in registers,
+ * and store the scores while the tensor cores work on the next product. A stage always belongs to the same warpgroups: the
+ * number of stages is a multiple of the teams, or a wait could take a phase for the one before last. Nothing else is shared
+ * between the roles, so they cannot disagree about the work, whatever the lengths or a caller's schedule say. */
 #include "lib/base.cuh"
 #include "lib/mbarrier.cuh"
 #include "lib/tma.cuh"
@@ -21,12 +22,10 @@ constexpr int HEAD_DIM = @HEAD_DIM@;
 constexpr int BLOCK_SIZE = @BLOCK_SIZE@;
 constexpr int NEXT_N = @NEXT_N@;
 constexpr int MATH_WARPGROUPS = @MATH_WARPGROUPS@;
-constexpr int SLOT_GROUPS = @SLOT_GROUPS@;                 /* of them, which deal out the query slots; others share the tiles */
-constexpr int PRODUCERS = @PRODUCERS@;
+constexpr int SLOT_GROUPS = @SLOT_GROUPS@;                 /* of them, which deal out the query slots: a team */
 constexpr int TEAMS = MATH_WARPGROUPS / SLOT_GROUPS;        /* which take tiles in turn */
 constexpr int MATH_REGISTERS = @MATH_REGISTERS@;           /* of a thread; 0: all have alike */
 constexpr int PRODUCER_REGISTERS = @PRODUCER_REGISTERS@;
-constexpr int IN_FLIGHT = @IN_FLIGHT@;                     /* products of a warpgroup */
 constexpr int MAX_CTAS_PER_SM = @MAX_CTAS_PER_SM@;         /* the launch may use fewer */
 constexpr int Q_STAGES = @Q_STAGES@;
 constexpr int CHUNK_SLOTS = @CHUNK_SLOTS@;                 /* query slots in one wgmma */
@@ -47,7 +46,7 @@ WGMMA_DEFINE(float, F32, @CHUNK_N@, @CHUNK_REGISTERS@, @CHUNK_B@)
 #include "lib/head_sum.cuh"
 
 constexpr int MATH_WARPS = 4 * MATH_WARPGROUPS;
-constexpr int PRODUCER_WARPS = MATH_REGISTERS != 0 ? 4 : PRODUCERS; /* registers change hands by warpgroups */
+constexpr int PRODUCER_WARPS = MATH_REGISTERS != 0 ? 4 : 1; /* registers change hands by warpgroups */
 constexpr int THREADS = 32 * (MATH_WARPS + PRODUCER_WARPS);
 constexpr int Q_BYTES = NEXT_N * NUM_HEADS * HEAD_DIM;
 constexpr int K_BYTES = TILE_TOKENS * HEAD_DIM;
@@ -122,11 +121,9 @@ template <class T> __device__ __forceinline__ T *shared_pointer(u32 address) {
 struct Loader {
     const Arguments &args;
     const Layout &layout;
-    RingCursor kv, q;
-
     static constexpr int REQUEST_UNROLL = MATH_REGISTERS != 0 ? 1 : NEXT_N; /* or registers run out */
 
-    __device__ __forceinline__ void load_request(const RequestNote &note, int tokens) {
+    __device__ __forceinline__ void load_request(const RingCursor &q, const RequestNote &note, int tokens) {
         const int request = note.request;
         const u32 full = layout.q_full(q.stage);
         mbarrier_wait(layout.q_empty(q.stage), q.parity ^ 1);
@@ -146,47 +143,42 @@ struct Loader {
         }
     }
 
-    __device__ __forceinline__ void load_tile(int token, const int (&blocks)[BOXES]) {
+    __device__ __forceinline__ void wait_for(const RingCursor &kv) {
         mbarrier_wait(layout.empty(kv.stage), kv.parity ^ 1);
-        const u32 full = layout.full(kv.stage);
+    }
+    __device__ __forceinline__ bool is_free(const RingCursor &kv) {
+        return mbarrier_test(layout.empty(kv.stage), kv.parity ^ 1);
+    }
+
+    __device__ __forceinline__ void load_tile(int stage, int token, const int (&blocks)[BOXES]) {
+        const u32 full = layout.full(stage);
         mbarrier_arrive_expect(full, K_BYTES + TILE_TOKENS * 4);
         const int row = BLOCK_SIZE > TILE_TOKENS ? token % BLOCK_SIZE : 0;
 #pragma unroll
         for (int box = 0; box < BOXES; box++) {
-            tma_load_3d(layout.k(kv.stage) + box * BOX_TOKENS * HEAD_DIM, &args.k, full, 0, row,
+            tma_load_3d(layout.k(stage) + box * BOX_TOKENS * HEAD_DIM, &args.k, full, 0, row,
                         blocks[box], EVICT_FIRST);
-            tma_load_2d(layout.scales(kv.stage) + box * BOX_SCALE_PITCH * 4, &args.scales, full,
+            tma_load_2d(layout.scales(stage) + box * BOX_SCALE_PITCH * 4, &args.scales, full,
                         row, blocks[box], EVICT_FIRST);
         }
     }
 
-    __device__ __forceinline__ void tile_loaded() {
-        kv.advance_by(PRODUCERS, args.common.stages);
-    }
-    __device__ __forceinline__ void request_loaded() {
-        q.advance(Q_STAGES);
-    }
-
-    __device__ __forceinline__ void end() {
+    __device__ __forceinline__ void end(const RingCursor &q) {
         mbarrier_wait(layout.q_empty(q.stage), q.parity ^ 1);
         *shared_pointer<RequestNote>(layout.note(q.stage)) = RequestNote{-1, 0, 0, 0};
         mbarrier_arrive(layout.q_full(q.stage));
     }
 };
 
-/* A math warpgroup: scores its tiles of every stage for its query slots, a chunk of slots of a tile at a time: a product.
- * Where next_n does not fill the chunks, the slots past it are computed from whatever lies behind the queries; where
- * tiles do not fill a stage, the others are zeros. Neither is stored. */
+/* A math warpgroup: scores the tiles that are its team's turn for its query slots, a chunk of slots at a time. Where next_n does
+ * not fill the chunks, the slots past it are computed from whatever lies behind the queries, and not stored. */
 struct Scorer {
     typedef Wgmma<CHUNK_SLOTS * NUM_HEADS> Mma;
     static constexpr int SLOTS = CHUNKS * CHUNK_SLOTS;
-    static constexpr int TILES = 1;
-    static constexpr int PRODUCTS = TILES * CHUNKS;                             /* of a stage */
     static constexpr bool RAGGED = SLOT_GROUPS * SLOTS != NEXT_N;
     static constexpr int NO_TOKEN = 0x7fffffff;
-    /* Straight-line code for a stage, which may keep things of all slots in registers. */
-    static constexpr bool UNROLLED = PRODUCTS == IN_FLIGHT || WEIGHTS_IN_REGISTERS > 0;
-    static_assert(PRODUCTS % IN_FLIGHT == 0, "");
+    /* Straight-line code for a tile, which may keep things of all slots in registers. */
+    static constexpr bool UNROLLED = CHUNKS == 1 || WEIGHTS_IN_REGISTERS > 0;
 
     const CommonArguments &args;
     const Layout &layout;
@@ -201,7 +193,6 @@ struct Scorer {
     /* Of the current request. */
     u32 q0; /* the low word of the queries' descriptor */
     HeadWeights<NUM_HEADS, SLOTS, RAGGED, WEIGHTS_IN_REGISTERS> weights;
-    int end_token; /* of this CTA's tiles, as those after the last would have it */
     const int *limits;
     Output *row; /* of this lane's slot in the first pair of slots */
     /* Of all pairs of slots of all chunks, in registers. */
@@ -209,13 +200,10 @@ struct Scorer {
     int held_limits[CHUNKS * CHUNK_PAIRS];
     Output *held_rows[CHUNKS * CHUNK_PAIRS];
 
-    /* The products whose heads are summed in every lane, but not yet over the lanes, nor stored. */
-    struct Sums {
-        RowPair heads[CHUNK_SLOTS];
-        int token; /* of this lane in its tile; NO_TOKEN: there is no such product */
-        float scale;
-    };
-    Sums sums[IN_FLIGHT];
+    /* The chunk whose heads are summed in every lane, but not yet over the lanes, nor stored. */
+    RowPair sums[CHUNK_SLOTS];
+    int token; /* of this lane in its tile; NO_TOKEN: there is no such chunk */
+    float scale;
 
     /* In the end a lane holds one row (token) of one slot: lane & 1 chooses between rows r and r + 8 of its quad, lane & 2
      * between the slots of a pair. */
@@ -230,20 +218,15 @@ struct Scorer {
         return MAX_CTAS_PER_SM == 1 ? TILE_TOKENS : args.ctas_per_sm * TILE_TOKENS;
     }
 
-    /* The first slot of a product, of this warpgroup's. */
-    static __device__ __forceinline__ int slot_of(int product) {
-        return product % CHUNKS * CHUNK_SLOTS;
-    }
-
-    __device__ __forceinline__ void store_sums(const Sums &sum, int slot) {
+    __device__ __forceinline__ void store_sums(int slot) {
 #pragma unroll
         for (int s = 0; s < CHUNK_SLOTS; s += 2) {
-            const float low = reduce_rows(sum.heads[s]);
+            const float low = reduce_rows(sums[s]);
             float kept = low;
             float sent = low;
             int own = slot + s;
             if (s + 1 < CHUNK_SLOTS) {
-                const float high = reduce_rows(sum.heads[s + 1]);
+                const float high = reduce_rows(sums[s + 1]);
                 kept = upper_slot() ? high : low;
                 sent = upper_slot() ? low : high;
                 own += upper_slot() ? 1 : 0;
@@ -252,14 +235,14 @@ struct Scorer {
             const float total = kept + __shfl_xor_sync(FULL_WARP, sent, 2);
             const int pair = slot / CHUNK_SLOTS * CHUNK_PAIRS + s / 2;
             if (UNROLLED)
-                store_if(stores && sum.token < held_limits[pair], held_rows[pair] + sum.token, total * sum.scale);
+                store_if(stores && token < held_limits[pair], held_rows[pair] + token, total * scale);
             else
-                store_if(stores && sum.token < limits[slot + s],
-                         row + (slot + s) * args.out_stride + sum.token, total * sum.scale);
+                store_if(stores && token < limits[slot + s],
+                         row + (slot + s) * args.out_stride + token, total * scale);
         }
     }
 
-    __device__ __forceinline__ void multiply(Accumulator *acc, int tile, int slot) {
+    __device__ __forceinline__ void multiply(Accumulator *acc, int slot) {
         const u32 a = k0 + static_cast<u32>(kv.stage) * (K_BYTES / 16);
         u32 b = q0 + static_cast<u32>(slot * NUM_HEADS * HEAD_DIM / 16);
         keep(b); /* or all steps of it are kept, in registers that wgmma cannot use */
@@ -270,60 +253,37 @@ struct Scorer {
         wgmma_commit();
     }
 
-    /* Sums a product's heads once it is there; those after it are still under way. */
-    template <int LATER> __device__ __forceinline__ void sum_heads(int i, Accumulator *acc, int slot, bool last) {
-        wgmma_wait<LATER>();
+    /* Multiplies and sums a chunk; meanwhile the one before it is stored. There may be none: then its stores are off, rather than
+     * branched around, because ptxas serialises wgmmas that are in flight over a branch (advice C7518). */
+    __device__ __forceinline__ void score_chunk(int slot, int next_token, float next_scale) {
+        Accumulator acc[Mma::REGISTERS];
+        wgmma_fence();
+        multiply(acc, slot);
+        store_sums(slot == 0 ? SLOTS - CHUNK_SLOTS : slot - CHUNK_SLOTS);
+        token = next_token;
+        scale = next_scale;
+        wgmma_wait_all();
 #pragma unroll
         for (int r = 0; r < Mma::REGISTERS; r++)
             wgmma_pin(acc[r]);
-        if (LATER == 0 && last)
+        if (slot == SLOTS - CHUNK_SLOTS)
             release(full0 + static_cast<u32>(kv.stage) * 16 + 8);
 #pragma unroll
         for (int s = 0; s < CHUNK_SLOTS; s++)
-            sums[i].heads[s] = head_sum<NUM_HEADS>(acc, s, weights, slot + s);
+            sums[s] = head_sum<NUM_HEADS>(acc, s, weights, slot + s);
     }
 
-    /* Multiplies and sums IN_FLIGHT products of a stage, from number `first` on; meanwhile those before them are stored. There
-     * may be none: then their stores are off, rather than branched around, because ptxas serialises wgmmas that are in flight
-     * over a branch (advice C7518). */
-    __device__ __forceinline__ void score_products(int first, int next_token, const float (&scales)[TILES]) {
-        Accumulator acc[IN_FLIGHT][Mma::REGISTERS];
-        wgmma_fence();
-#pragma unroll
-        for (int i = 0; i < IN_FLIGHT; i++)
-            multiply(acc[i], (first + i) / CHUNKS, slot_of(first + i));
-#pragma unroll
-        for (int i = 0; i < IN_FLIGHT; i++)
-            store_sums(sums[i], slot_of(first + PRODUCTS - IN_FLIGHT + i));
-#pragma unroll
-        for (int i = 0; i < IN_FLIGHT; i++) {
-            const int tile = (first + i) / CHUNKS;
-            sums[i].scale = scales[TILES == 1 ? 0 : tile];
-            sums[i].token = next_token + tile * tile_step();
-        }
-        const bool last = first + IN_FLIGHT == PRODUCTS;
-        if constexpr (IN_FLIGHT == 2)
-            sum_heads<1>(0, acc[0], slot_of(first), false);
-        sum_heads<0>(IN_FLIGHT - 1, acc[IN_FLIGHT - 1], slot_of(first + IN_FLIGHT - 1), last);
-    }
-
-    __device__ __forceinline__ void score_stage(int next_token) {
+    __device__ __forceinline__ void score_tile(int next_token) {
         mbarrier_wait(full0 + static_cast<u32>(kv.stage) * 16, kv.parity);
-        float scales[TILES];
-#pragma unroll
-        for (int tile = 0; tile < TILES; tile++)
-            asm volatile("ld.shared.f32 %0, [%1];"
-                         : "=f"(scales[tile])
-                         : "r"(scale0 + static_cast<u32>(kv.stage) * (SCALE_FLOATS * 4))
-                         : "memory");
+        const float next_scale = __uint_as_float(load_shared<u32>(scale0 + static_cast<u32>(kv.stage) * (SCALE_FLOATS * 4)));
         if constexpr (UNROLLED) {
 #pragma unroll
-            for (int first = 0; first < PRODUCTS; first += IN_FLIGHT)
-                score_products(first, next_token, scales);
+            for (int slot = 0; slot < SLOTS; slot += CHUNK_SLOTS)
+                score_chunk(slot, next_token, next_scale);
         } else {
 #pragma unroll 1
-            for (int first = 0; first < PRODUCTS; first += IN_FLIGHT)
-                score_products(first, next_token, scales);
+            for (int slot = 0; slot < SLOTS; slot += CHUNK_SLOTS)
+                score_chunk(slot, next_token, next_scale);
         }
         kv.advance_by(TEAMS, args.stages);
     }
@@ -346,21 +306,19 @@ struct Scorer {
         keep(full0);
         keep(scale0);
         keep(k0);
-        for (;; q.advance(Q_STAGES)) {
+        for (;; q.advance_by(1, Q_STAGES)) {
             mbarrier_wait(layout.q_full(q.stage), q.parity);
             const RequestNote note = *shared_pointer<RequestNote>(layout.note(q.stage));
             if (note.tiles == 0)
                 break;
             weights.load(shared_pointer<float>(layout.weights(q.stage)) + first_slot * NUM_HEADS, NEXT_N - 1 - first_slot);
-            end_token = note.token + note.tiles * tile_step();
             limits = shared_pointer<int>(layout.limits(q.stage)) + lane_slot;
             row = args.out + (static_cast<i64>(note.request) * NEXT_N + lane_slot) * args.out_stride;
             if (UNROLLED) {
 #pragma unroll
                 for (int pair = 0; pair < CHUNKS * CHUNK_PAIRS; pair++) {
                     const int slot = pair / CHUNK_PAIRS * CHUNK_SLOTS + pair % CHUNK_PAIRS * 2;
-                    const int own_limit = limits[min(slot, NEXT_N - 1 - lane_slot)]; /* of no slot: any */
-                    u32 limit = static_cast<u32>(TEAMS == 1 ? own_limit : min(own_limit, end_token));
+                    u32 limit = static_cast<u32>(limits[min(slot, NEXT_N - 1 - lane_slot)]); /* of no slot: any */
                     keep(limit);
                     held_limits[pair] = static_cast<int>(limit);
                     held_rows[pair] = row + slot * args.out_stride;
@@ -369,22 +327,17 @@ struct Scorer {
             }
             q0 = wgmma_descriptor_low<HEAD_DIM>(layout.q(q.stage) + static_cast<u32>(first_slot * NUM_HEADS * HEAD_DIM));
             keep(q0);
+            token = NO_TOKEN;
+            scale = 0.f;
 #pragma unroll
-            for (int i = 0; i < IN_FLIGHT; i++) {
-                sums[i].token = NO_TOKEN;
-                sums[i].scale = 0.f;
-#pragma unroll
-                for (int s = 0; s < CHUNK_SLOTS; s++)
-                    sums[i].heads[s] = RowPair{0.f, 0.f};
-            }
+            for (int s = 0; s < CHUNK_SLOTS; s++)
+                sums[s] = RowPair{0.f, 0.f};
 
             int next_token = note.token + turn * tile_step() + r;
             for (; turn < note.tiles; turn += TEAMS, next_token += TEAMS * tile_step())
-                score_stage(next_token);
+                score_tile(next_token);
             turn -= note.tiles;
-#pragma unroll
-            for (int i = 0; i < IN_FLIGHT; i++)
-                store_sums(sums[i], slot_of(PRODUCTS - IN_FLIGHT + i));
+            store_sums(SLOTS - CHUNK_SLOTS);
             mbarrier_arrive(layout.q_empty(q.stage)); /* by every lane, as all have read the note */
         }
     }
@@ -418,11 +371,12 @@ extern "C" __global__ void __launch_bounds__(THREADS, MAX_CTAS_PER_SM)
     grid_dependency_trigger();
 
     /* Lengths: few are read by the producer alone, more are summed in chunks by the whole CTA. */
-    const int index = warp - MATH_WARPS;
-    Producer<Loader> producer{args, Loader{arguments, layout, {index, 0}}, index, index};
+    Layout kept_layout = layout; /* for the producer, who would find out where shared memory is for every tile */
+    keep(kept_layout.base);
+    Producer<Loader> producer{args, Loader{arguments, kept_layout}};
     int *chunk_tiles = shared_pointer<int>(layout.chunk_tiles());
     int chunk_length = 32, chunks = 0;
-    if (warp >= MATH_WARPS && warp < MATH_WARPS + PRODUCERS)
+    if (warp == MATH_WARPS)
         producer.prepare();
     if (!producer.holds_lengths() && args.schedule == nullptr) {
         chunk_length = chunk_length_of(args.batch);
@@ -435,7 +389,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, MAX_CTAS_PER_SM)
     if (warp >= MATH_WARPS) {
         if constexpr (MATH_REGISTERS != 0)
             give_registers<PRODUCER_REGISTERS>();
-        if (warp >= MATH_WARPS && warp < MATH_WARPS + PRODUCERS)
+        if (warp == MATH_WARPS)
             producer.run(chunk_tiles, chunk_length, chunks);
     } else {
         if constexpr (MATH_REGISTERS != 0)

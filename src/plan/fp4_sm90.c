@@ -3,7 +3,6 @@
  * Configuration of templates/fp4_paged_mqa_logits_sm90.cu: how many math warpgroups a CTA has, how the heads of all query
  * slots (the N of the MMA) are cut into wgmmas, and how much shared memory goes to queries and to the KV ring. */
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "plan/kernels.h"
 #include "plan/sm90.h"
@@ -11,14 +10,14 @@
 enum {
     TILE_TOKENS = 64,
     MAX_COLUMNS = 128, /* of one wgmma */
-    MIN_STAGES = 3,    /* below, loads no longer cover the latency of memory */
-    GOOD_STAGES = 4,   /* a second Q stage must leave so many */
+    GOOD_STAGES = 12,  /* a second Q stage must leave so many */
+    RING_BYTES = 48 * 1024, /* of keys under way: as for FP8, more do not help */
     CHUNK_TABLE_BYTES = 512 * 4,
 };
 
 /* How the work of a CTA is divided. */
 typedef struct cta_shape {
-    int warpgroups;      /* that do math, each with a tile of every stage; producer warps come on top */
+    int warpgroups;      /* that do math and take tiles in turn; the producer warp comes on top */
     int slots_per_chunk; /* query slots whose heads form the N of one wgmma */
     int chunks;
     int q_stages;
@@ -44,16 +43,16 @@ static int fixed_bytes(const attns_problem *p, const cta_shape *shape) {
 }
 
 /* Numbers, scales, barriers; TMA writes to multiples of 128 bytes. */
-static int stage_bytes(const attns_problem *p, int tiles) {
+static int stage_bytes(const attns_problem *p) {
     const int box_tokens = p->block_size < TILE_TOKENS ? p->block_size : TILE_TOKENS;
     const int scales = (p->kv_sf_interleaved ? p->block_size : box_tokens) * (p->head_dim / 32);
     const int pitch = scales < 128 ? 128 : scales;
-    return tiles * (TILE_TOKENS * p->head_dim / 2 + TILE_TOKENS / box_tokens * pitch) + 128;
+    return TILE_TOKENS * p->head_dim / 2 + TILE_TOKENS / box_tokens * pitch + 128;
 }
 
 static int stages_that_fit(const attns_problem *p, const attns_target *target, const cta_shape *shape) {
     const attns_plan plan = {
-        .target = *target, .shared_fixed = fixed_bytes(p, shape), .shared_per_stage = stage_bytes(p, 1)};
+        .target = *target, .shared_fixed = fixed_bytes(p, shape), .shared_per_stage = stage_bytes(p)};
     return attns_plan_stages(&plan, 1);
 }
 
@@ -66,7 +65,8 @@ static cta_shape choose_shape(const attns_problem *p, attns_plan *plan) {
         shape.slots_per_chunk = 1; /* rather than a slot in vain */
     shape.chunks = attns_divide_up(p->next_n, shape.slots_per_chunk);
     shape.warpgroups = shape.slots_per_chunk * p->num_heads <= 64 ? 4 : 3;
-    if (getenv("X_WG")) shape.warpgroups = atoi(getenv("X_WG"));
+    while (shape.warpgroups > 1 && stages_that_fit(p, &plan->target, &shape) < 2 * shape.warpgroups)
+        shape.warpgroups--;
     plan->min_ctas_per_sm = plan->max_ctas_per_sm = 1;
     cta_shape two_stages = shape;
     two_stages.q_stages = 2;
@@ -77,18 +77,15 @@ static cta_shape choose_shape(const attns_problem *p, attns_plan *plan) {
 
 attns_status attns_plan_fp4_sm90(const attns_problem *p, attns_plan *plan) {
     const cta_shape shape = choose_shape(p, plan);
-    const int PN = getenv("X_PN") ? atoi(getenv("X_PN")) : shape.warpgroups < 4 ? shape.warpgroups : 4;
-    const int MR = getenv("X_MR") ? atoi(getenv("X_MR")) : shape.warpgroups == 3 ? 144 : shape.warpgroups == 4 ? 104 : 0;
-    const int PR = getenv("X_PR") ? atoi(getenv("X_PR")) : shape.warpgroups == 3 ? 80 : shape.warpgroups == 4 ? 64 : 0;
     plan->template_file = "fp4_paged_mqa_logits_sm90.cu";
     plan->entry = "fp4_paged_mqa_logits";
-    plan->threads = 128 * shape.warpgroups + (MR != 0 ? 128 : 32 * PN);
-    plan->tile_tokens = TILE_TOKENS; /* not of a whole stage: short calls were measured with a stage for each tile */
+    plan->threads = 128 * shape.warpgroups + 32;
+    plan->tile_tokens = TILE_TOKENS;
     plan->shared_fixed = fixed_bytes(p, &shape);
-    plan->shared_per_stage = stage_bytes(p, 1);
-    plan->stage_step = shape.warpgroups % PN == 0 ? shape.warpgroups : shape.warpgroups * PN;
-    plan->min_stages = plan->stage_step * (plan->stage_step > 8 ? 1 : 2);
-    plan->stage_limit = getenv("X_RING") ? atoi(getenv("X_RING")) : 0;
+    plan->shared_per_stage = stage_bytes(p);
+    plan->stage_step = shape.warpgroups;
+    plan->min_stages = shape.warpgroups > 1 ? shape.warpgroups : 2;
+    plan->stage_limit = RING_BYTES / (TILE_TOKENS * p->head_dim / 2);
     plan->max_stages = attns_plan_stages(plan, plan->min_ctas_per_sm);
 
     const int columns = shape.slots_per_chunk * p->num_heads;
@@ -105,9 +102,6 @@ attns_status attns_plan_fp4_sm90(const attns_problem *p, attns_plan *plan) {
     attns_plan_set_int(plan, "BLOCK_SIZE", p->block_size);
     attns_plan_set_int(plan, "NEXT_N", p->next_n);
     attns_plan_set_int(plan, "MATH_WARPGROUPS", shape.warpgroups);
-    attns_plan_set_int(plan, "PRODUCERS", PN);
-    attns_plan_set_int(plan, "MATH_REGISTERS", MR);
-    attns_plan_set_int(plan, "PRODUCER_REGISTERS", PR);
     attns_plan_set_int(plan, "MAX_CTAS_PER_SM", plan->max_ctas_per_sm);
     attns_plan_set_int(plan, "Q_STAGES", shape.q_stages);
     attns_plan_set_int(plan, "CHUNK_SLOTS", shape.slots_per_chunk);

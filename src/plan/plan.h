@@ -123,10 +123,10 @@ typedef struct attns_plan {
     /* Launch shape of a persistent kernel with a ring of KV stages. CTAs per SM and stages are chosen per call; dynamic
      * shared memory is attns_plan_shared_bytes. */
     int threads;     /* per CTA */
-    int tile_tokens; /* of a stage, for choosing how many; MXFP4 on Hopper counts the tiles in it */
+    int tile_tokens; /* of a stage */
     int min_ctas_per_sm, max_ctas_per_sm;
     int min_stages, max_stages; /* max with min_ctas_per_sm */
-    int stage_step;             /* their number is a multiple of it; 0: as 1 */
+    int stage_step; /* the number of stages is a multiple of it (warpgroups find their tiles in the same ones); 0: as 1 */
     int stage_limit;            /* more do not help, though they fit; 0: there is none */
     int shared_fixed, shared_per_stage;
 
