@@ -20,6 +20,7 @@
 #include "lib/schedule.cuh"
 #include "lib/output.cuh"
 #include "lib/mxfp4.cuh"
+#include "lib/registers.cuh"
 
 /* Specialised constants, filled in by the host. */
 constexpr int NUM_HEADS = @NUM_HEADS@;
@@ -27,6 +28,8 @@ constexpr int HEAD_DIM = @HEAD_DIM@;
 constexpr int BLOCK_SIZE = @BLOCK_SIZE@;
 constexpr int NEXT_N = @NEXT_N@;
 constexpr int MATH_WARPGROUPS = @MATH_WARPGROUPS@;
+constexpr int MATH_REGISTERS = @MATH_REGISTERS@; /* of a thread; 0: all have alike */
+constexpr int PRODUCER_REGISTERS = @PRODUCER_REGISTERS@;
 constexpr int MAX_CTAS_PER_SM = @MAX_CTAS_PER_SM@; /* the launch may use fewer */
 constexpr int Q_STAGES = @Q_STAGES@;
 constexpr int CHUNK_SLOTS = @CHUNK_SLOTS@;         /* query slots in one wgmma */
@@ -45,7 +48,8 @@ WGMMA_DEFINE_A(float, F32, @CHUNK_N@, @CHUNK_REGISTERS@, "@CHUNK_A@", "@CHUNK_B@
 
 constexpr int MATH_WARPS = 4 * MATH_WARPGROUPS;
 constexpr int MATH_THREADS = 32 * MATH_WARPS;
-constexpr int THREADS = MATH_THREADS + 32; /* and a producer warp */
+constexpr int PRODUCER_WARPS = MATH_REGISTERS != 0 ? 4 : 1; /* one works; registers change hands by warpgroups */
+constexpr int THREADS = MATH_THREADS + 32 * PRODUCER_WARPS;
 constexpr int SLOTS = CHUNKS * CHUNK_SLOTS; /* with those that only fill up the last chunk: copies of the last slot */
 constexpr int GROUPS = HEAD_DIM / 32;       /* scales of a token or head */
 constexpr int STEPS = HEAD_DIM / 32;        /* of K in wgmma */
@@ -518,8 +522,13 @@ extern "C" __global__ void __launch_bounds__(THREADS, MAX_CTAS_PER_SM)
     __syncthreads();
 
     if (warp >= MATH_WARPS) {
-        producer.run(chunk_tiles, chunk_length, chunks);
+        if constexpr (MATH_REGISTERS != 0)
+            give_registers<PRODUCER_REGISTERS>();
+        if (warp == MATH_WARPS)
+            producer.run(chunk_tiles, chunk_length, chunks);
     } else {
+        if constexpr (MATH_REGISTERS != 0)
+            take_registers<MATH_REGISTERS>();
         Scorer{args, layout}.run();
         if (args.clean_until > 0)
             clean_rows(args, thread, MATH_THREADS);

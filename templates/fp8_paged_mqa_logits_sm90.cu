@@ -46,7 +46,7 @@ WGMMA_DEFINE(float, F32, @CHUNK_N@, @CHUNK_REGISTERS@, @CHUNK_B@)
 #include "lib/head_sum.cuh"
 
 constexpr int MATH_WARPS = 4 * MATH_WARPGROUPS;
-constexpr int PRODUCER_WARPS = MATH_REGISTERS != 0 ? 4 : 1; /* registers change hands by warpgroups */
+constexpr int PRODUCER_WARPS = MATH_REGISTERS != 0 ? 4 : 1; /* one works; registers change hands by warpgroups */
 constexpr int THREADS = 32 * (MATH_WARPS + PRODUCER_WARPS);
 constexpr int Q_BYTES = NEXT_N * NUM_HEADS * HEAD_DIM;
 constexpr int K_BYTES = TILE_TOKENS * HEAD_DIM;

@@ -21,6 +21,7 @@ typedef struct cta_shape {
     int slots_per_chunk; /* query slots whose heads form the N of one wgmma */
     int chunks;
     int q_stages;
+    int math_registers, producer_registers; /* of a thread; 0: all have alike */
 } cta_shape;
 
 /* Of a head's weight, as the template makes it: two float16 numbers and a zero for the tensor cores, which sum 16-bit scores. */
@@ -72,6 +73,8 @@ static cta_shape choose_shape(const attns_problem *p, attns_plan *plan) {
     two_stages.q_stages = 2;
     if (stages_that_fit(p, &plan->target, &two_stages) >= GOOD_STAGES)
         shape = two_stages;
+    shape.math_registers = shape.warpgroups == 4 ? 104 : shape.warpgroups == 3 ? 144 : 0;
+    shape.producer_registers = shape.warpgroups == 4 ? 64 : shape.warpgroups == 3 ? 80 : 0;
     return shape;
 }
 
@@ -79,7 +82,7 @@ attns_status attns_plan_fp4_sm90(const attns_problem *p, attns_plan *plan) {
     const cta_shape shape = choose_shape(p, plan);
     plan->template_file = "fp4_paged_mqa_logits_sm90.cu";
     plan->entry = "fp4_paged_mqa_logits";
-    plan->threads = 128 * shape.warpgroups + 32;
+    plan->threads = 128 * shape.warpgroups + (shape.math_registers != 0 ? 128 : 32);
     plan->tile_tokens = TILE_TOKENS;
     plan->shared_fixed = fixed_bytes(p, &shape);
     plan->shared_per_stage = stage_bytes(p);
@@ -102,6 +105,8 @@ attns_status attns_plan_fp4_sm90(const attns_problem *p, attns_plan *plan) {
     attns_plan_set_int(plan, "BLOCK_SIZE", p->block_size);
     attns_plan_set_int(plan, "NEXT_N", p->next_n);
     attns_plan_set_int(plan, "MATH_WARPGROUPS", shape.warpgroups);
+    attns_plan_set_int(plan, "MATH_REGISTERS", shape.math_registers);
+    attns_plan_set_int(plan, "PRODUCER_REGISTERS", shape.producer_registers);
     attns_plan_set_int(plan, "MAX_CTAS_PER_SM", plan->max_ctas_per_sm);
     attns_plan_set_int(plan, "Q_STAGES", shape.q_stages);
     attns_plan_set_int(plan, "CHUNK_SLOTS", shape.slots_per_chunk);

@@ -14,7 +14,7 @@ enum {
      * 36 KB for each SM; two CTAs have nearly twice that. More is up to 10 % slower on an H200: see templates/README.md. */
     RING_BYTES = 32 * 1024,
     LARGE_RING_BYTES = 80 * 1024, /* where a CTA has an SM for itself */
-    OTHER_REGISTERS = 8, /* of a math thread, besides accumulators, weights, sums, and what it keeps of slots */
+    OTHER_REGISTERS = 12, /* of a math thread, besides accumulators, weights, sums, and what it keeps of slots */
 };
 
 /* How the work of a CTA is divided. */
