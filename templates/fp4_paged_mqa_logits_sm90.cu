@@ -30,6 +30,7 @@ constexpr int NEXT_N = @NEXT_N@;
 constexpr int MATH_WARPGROUPS = @MATH_WARPGROUPS@;
 constexpr int MATH_REGISTERS = @MATH_REGISTERS@; /* of a thread; 0: all have alike */
 constexpr int PRODUCER_REGISTERS = @PRODUCER_REGISTERS@;
+constexpr int PRODUCERS = MATH_WARPGROUPS;
 constexpr int MAX_CTAS_PER_SM = @MAX_CTAS_PER_SM@; /* the launch may use fewer */
 constexpr int Q_STAGES = @Q_STAGES@;
 constexpr int CHUNK_SLOTS = @CHUNK_SLOTS@;         /* query slots in one wgmma */
@@ -48,7 +49,7 @@ WGMMA_DEFINE_A(float, F32, @CHUNK_N@, @CHUNK_REGISTERS@, "@CHUNK_A@", "@CHUNK_B@
 
 constexpr int MATH_WARPS = 4 * MATH_WARPGROUPS;
 constexpr int MATH_THREADS = 32 * MATH_WARPS;
-constexpr int PRODUCER_WARPS = MATH_REGISTERS != 0 ? 4 : 1; /* one works; registers change hands by warpgroups */
+constexpr int PRODUCER_WARPS = MATH_REGISTERS != 0 ? 4 : PRODUCERS; /* registers change hands by warpgroups */
 constexpr int THREADS = MATH_THREADS + 32 * PRODUCER_WARPS;
 constexpr int SLOTS = CHUNKS * CHUNK_SLOTS; /* with those that only fill up the last chunk: copies of the last slot */
 constexpr int GROUPS = HEAD_DIM / 32;       /* scales of a token or head */
@@ -163,9 +164,11 @@ template <class T> __device__ __forceinline__ T *shared_pointer(u32 address) {
 struct Loader {
     const Arguments &args;
     const Layout &layout;
+    RingCursor kv, q;
+
     static constexpr int UNROLLED_SLOTS = NEXT_N <= 4 ? NEXT_N : 1; /* producers have few registers */
 
-    __device__ __forceinline__ void load_request(const RingCursor &q, const RequestNote &note, int tokens) {
+    __device__ __forceinline__ void load_request(const RequestNote &note, int tokens) {
         const int request = note.request;
         const u32 full = layout.q_full(q.stage);
         mbarrier_wait(layout.q_empty(q.stage), q.parity ^ 1);
@@ -188,16 +191,10 @@ struct Loader {
         }
     }
 
-    __device__ __forceinline__ void wait_for(const RingCursor &kv) {
-        mbarrier_wait(layout.stage(kv.stage) + Layout::EMPTY_AT, kv.parity ^ 1);
-    }
-    __device__ __forceinline__ bool is_free(const RingCursor &kv) {
-        return mbarrier_test(layout.stage(kv.stage) + Layout::EMPTY_AT, kv.parity ^ 1);
-    }
-
-    __device__ __forceinline__ void load_tile(int index, int token, const int (&blocks)[BOXES]) {
-        const u32 stage = layout.stage(index);
+    __device__ __forceinline__ void load_tile(int token, const int (&blocks)[BOXES]) {
+        const u32 stage = layout.stage(kv.stage);
         const u32 full = stage + Layout::FULL_AT;
+        mbarrier_wait(stage + Layout::EMPTY_AT, kv.parity ^ 1);
         mbarrier_arrive_expect(full, K_BYTES + BOXES * BOX_SCALE_BYTES);
         const int row = BLOCK_SIZE > TILE_TOKENS ? token % BLOCK_SIZE : 0;
 #pragma unroll
@@ -209,7 +206,14 @@ struct Loader {
         }
     }
 
-    __device__ __forceinline__ void end(const RingCursor &q) {
+    __device__ __forceinline__ void tile_loaded() {
+        kv.advance(args.common.stages, PRODUCERS);
+    }
+    __device__ __forceinline__ void request_loaded() {
+        q.advance(Q_STAGES);
+    }
+
+    __device__ __forceinline__ void end() {
         mbarrier_wait(layout.q_empty(q.stage), q.parity ^ 1);
         *shared_pointer<RequestNote>(layout.note(q.stage)) = RequestNote{-1, 0, 0, 0};
         mbarrier_arrive(layout.q_full(q.stage));
@@ -506,12 +510,13 @@ extern "C" __global__ void __launch_bounds__(THREADS, MAX_CTAS_PER_SM)
     grid_dependency_trigger();
 
     /* Lengths: few are read by the producers alone, more are summed in chunks by the whole CTA. */
-    Layout kept_layout = layout; /* for the producer, who would find out where shared memory is for every tile */
+    const int index = warp - MATH_WARPS;
+    Layout kept_layout = layout; /* for producers, who would find out where shared memory is for every tile */
     keep(kept_layout.base);
-    Producer<Loader> producer{args, Loader{arguments, kept_layout}};
+    Producer<Loader> producer{args, Loader{arguments, kept_layout, {index, 0}}, index, index};
     int *chunk_tiles = shared_pointer<int>(layout.chunk_tiles());
     int chunk_length = 32, chunks = 0;
-    if (warp == MATH_WARPS)
+    if (warp >= MATH_WARPS && warp < MATH_WARPS + PRODUCERS)
         producer.prepare();
     if (!producer.holds_lengths() && args.schedule == nullptr) {
         chunk_length = chunk_length_of(args.batch);
@@ -524,7 +529,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, MAX_CTAS_PER_SM)
     if (warp >= MATH_WARPS) {
         if constexpr (MATH_REGISTERS != 0)
             give_registers<PRODUCER_REGISTERS>();
-        if (warp == MATH_WARPS)
+        if (warp >= MATH_WARPS && warp < MATH_WARPS + PRODUCERS)
             producer.run(chunk_tiles, chunk_length, chunks);
     } else {
         if constexpr (MATH_REGISTERS != 0)

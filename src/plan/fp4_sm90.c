@@ -17,7 +17,7 @@ enum {
 
 /* How the work of a CTA is divided. */
 typedef struct cta_shape {
-    int warpgroups;      /* that do math and take tiles in turn; the producer warp comes on top */
+    int warpgroups;      /* that do math and take tiles in turn; producer warps come on top */
     int slots_per_chunk; /* query slots whose heads form the N of one wgmma */
     int chunks;
     int q_stages;
@@ -82,7 +82,7 @@ attns_status attns_plan_fp4_sm90(const attns_problem *p, attns_plan *plan) {
     const cta_shape shape = choose_shape(p, plan);
     plan->template_file = "fp4_paged_mqa_logits_sm90.cu";
     plan->entry = "fp4_paged_mqa_logits";
-    plan->threads = 128 * shape.warpgroups + (shape.math_registers != 0 ? 128 : 32);
+    plan->threads = 128 * shape.warpgroups + 32 * (shape.math_registers != 0 ? 4 : shape.warpgroups);
     plan->tile_tokens = TILE_TOKENS;
     plan->shared_fixed = fixed_bytes(p, &shape);
     plan->shared_per_stage = stage_bytes(p);

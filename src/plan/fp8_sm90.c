@@ -140,7 +140,7 @@ attns_status attns_plan_fp8_sm90(const attns_problem *p, attns_plan *plan) {
     const cta_shape shape = choose_shape(p, plan);
     plan->template_file = "fp8_paged_mqa_logits_sm90.cu";
     plan->entry = "fp8_paged_mqa_logits";
-    plan->threads = 32 * (4 * shape.math_warpgroups + (shape.math_registers != 0 ? 4 : 1));
+    plan->threads = 32 * (4 * shape.math_warpgroups + (shape.math_registers != 0 ? 4 : shape.math_warpgroups / shape.slot_groups));
     plan->tile_tokens = TILE_TOKENS;
     plan->shared_fixed = fixed_bytes(p, shape.q_stages);
     plan->shared_per_stage = stage_bytes(p);

@@ -22,11 +22,6 @@ __device__ __forceinline__ int lane_id_here() {
     return lane;
 }
 
-/* How many of the lowest bits are set, up to the first that is not. */
-__device__ __forceinline__ int count_trailing_ones(u32 x) {
-    return x == 0xffffffffu ? 32 : __ffs(static_cast<int>(~x)) - 1;
-}
-
 /* Reads shared memory at an address, which costs no conversion to a pointer; after whatever was waited for. */
 template <class T> __device__ __forceinline__ T load_shared(u32 address);
 

@@ -35,27 +35,13 @@ __device__ __forceinline__ void mbarrier_wait(u32 barrier, u32 parity) {
     } while (!done);
 }
 
-/* Whether it has; does not wait. */
-__device__ __forceinline__ bool mbarrier_test(u32 barrier, u32 parity) {
-    u32 done;
-    asm volatile("{\n"
-                 ".reg .pred p;\n"
-                 "mbarrier.test_wait.parity.shared::cta.b64 p, [%1], %2;\n"
-                 "selp.b32 %0, 1, 0, p;\n"
-                 "}"
-                 : "=r"(done)
-                 : "r"(barrier), "r"(parity)
-                 : "memory");
-    return done != 0;
-}
-
 /* Position in a ring of `stages` barriers and the parity of its current lap. */
 struct RingCursor {
     int stage = 0;
     u32 parity = 0;
 
     /* By no more than a lap. */
-    __device__ __forceinline__ void advance_by(int steps, int stages) {
+    __device__ __forceinline__ void advance(int stages, int steps = 1) {
         stage += steps;
         if (stage >= stages) {
             stage -= stages;

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: MIT
- * The producer warp of the Hopper kernels: finds the share of its CTA and has a Loader load it. Needs BLOCK_SIZE,
- * MAX_CTAS_PER_SM, Q_STAGES, BOX_TOKENS and BOXES.
+ * The producer warps of the Hopper kernels: find the share of their CTA and have a Loader load it. Needs BLOCK_SIZE,
+ * MAX_CTAS_PER_SM, PRODUCERS, BOX_TOKENS and BOXES.
  *
- * Loader: wait_for() and is_free() ask whether a KV stage may be filled; load_tile(stage, token, blocks) fills it, each lane of a
- * group one; load_request(), after the request's first tile, and end(), when all is done, are called by one lane. None of
- * them may exchange anything with other lanes. A tile waits only for tiles of requests that were announced, so the order
- * cannot lock up. */
+ * Each of PRODUCERS warps finds the whole share by itself; they take its tiles in turn, and the first of them announces all
+ * requests. A single one takes about 500 clocks a tile, as it gets few turns beside busy math warps.
+ *
+ * Loader: load_tile(token, blocks) and, after its first tile, load_request(note, tokens) are called by one lane, which must
+ * not branch on others; tile_loaded() and request_loaded() by all lanes after it, to move on in the rings; end() by one lane of the
+ * first warp when all is done. A tile waits only for tiles of requests that were announced, so the order cannot lock up. */
 
 /* What the math warpgroups must know of a request. tiles == 0 ends the work. */
 struct alignas(16) RequestNote {
@@ -15,8 +17,8 @@ struct alignas(16) RequestNote {
     int unused;
 };
 
-/* All 32 lanes plan (a lane plans one tile at a time, so that 32 block ids are in flight together); then each issues its
- * tile, as many at a time as there are free stages. Lengths, block ids and keys are three trips to memory, each
+/* All 32 lanes plan (a lane plans one tile at a time, so that 32 block ids are in flight
+ * together); then the lanes take turns in issuing their tile. Lengths, block ids and keys are three trips to memory, each
  * of which starts with what the one before it brought: everything else is done while the lengths are on their way. */
 template <class Loader> struct Producer {
     static constexpr int HELD = 8; /* a larger batch is summed by the whole CTA */
@@ -24,7 +26,8 @@ template <class Loader> struct Producer {
 
     const CommonArguments &args;
     Loader loader;
-    RingCursor kv, q; /* the next stages to fill */
+    int index;      /* of this warp among the producers */
+    int until_mine; /* tiles until its turn; at first `index` */
 
     /* Lengths of the requests 32 i + lane_id(), not clamped. Of batches up to HELD_REQUESTS. */
     int lengths[HELD];
@@ -97,8 +100,9 @@ template <class Loader> struct Producer {
         }
     }
 
-    /* Plans and issues `count` tiles; lane i has tile number `own` of the 32 requests at `base`. As a request, a lane has the tiles [exclusive, inclusive), of which the walk takes
-     * [taken_from, taken_to), and `length` tokens. */
+    /* Plans `count` tiles and issues those that are its turn; lane i has tile number `own` of the 32 requests at `base`. As a
+     * request, a lane has the tiles [exclusive, inclusive), of which the walk takes [taken_from, taken_to), and `length`
+     * tokens. */
     __device__ __forceinline__ void issue(int base, int own, int count, int length, int inclusive, int exclusive,
                                          int taken_from, int taken_to) {
         /* Lane of the request that holds the tile: mostly the same for all. */
@@ -128,28 +132,38 @@ template <class Loader> struct Producer {
                 blocks[box] = start < tokens ? row[start / BLOCK_SIZE] : -1;
             }
         }
-        for (int next = 0; next < count;) {
-            /* Wait for one stage, then take all that are free after it: at first these are all of the ring, and every tile is
-             * asked for at once. */
-            const int ahead = lane_id() - next;
-            const bool in_ring = ahead >= 0 && ahead < args.stages && lane_id() < count;
-            RingCursor stage = kv;
-            stage.advance_by(in_ring ? ahead : 0, args.stages);
-            if (ahead == 0)
-                loader.wait_for(stage);
-            const bool is_free = in_ring && (ahead == 0 || loader.is_free(stage));
-            const int group = count_trailing_ones(__ballot_sync(FULL_WARP, is_free) >> next);
-            const bool in_group = ahead >= 0 && ahead < group;
-            if (in_group)
-                loader.load_tile(stage.stage, token, blocks); /* keys first: they come from farther away than queries */
-            for (u32 firsts = __ballot_sync(FULL_WARP, in_group && first_tile); firsts != 0; firsts &= firsts - 1) {
-                if (lane_id() == __ffs(static_cast<int>(firsts)) - 1)
-                    loader.load_request(q, note, tokens);
+        const u32 firsts = __ballot_sync(FULL_WARP, first_tile);
+        if constexpr (PRODUCERS == 1) {
+            for (int turn = 0; turn < count; turn++) {
+                if (lane_id() == turn) {
+                    loader.load_tile(token, blocks); /* keys first: they come from farther away than queries */
+                    if (first_tile)
+                        loader.load_request(note, tokens);
+                }
                 __syncwarp();
-                q.advance_by(1, Q_STAGES);
+                loader.tile_loaded();
+                if (firsts >> turn & 1)
+                    loader.request_loaded();
             }
-            kv.advance_by(group, args.stages);
-            next += group;
+        } else {
+            const bool mine = static_cast<u32>(lane_id() - until_mine) % PRODUCERS == 0 && lane_id() >= until_mine;
+            const bool announces = first_tile && index == 0;
+            for (u32 turns = __ballot_sync(FULL_WARP, lane_id() < count && (mine || announces)); turns != 0;) {
+                const int turn = __ffs(static_cast<int>(turns)) - 1;
+                turns &= turns - 1;
+                if (lane_id() == turn) {
+                    if (mine)
+                        loader.load_tile(token, blocks);
+                    if (announces)
+                        loader.load_request(note, tokens);
+                }
+                __syncwarp();
+                if (static_cast<u32>(turn - until_mine) % PRODUCERS == 0 && turn >= until_mine)
+                    loader.tile_loaded();
+                if (firsts >> turn & 1)
+                    loader.request_loaded();
+            }
+            until_mine = static_cast<int>(static_cast<u32>(until_mine - count + 32 * PRODUCERS) % PRODUCERS);
         }
     }
 
@@ -282,7 +296,7 @@ template <class Loader> struct Producer {
                                last_tile, nullptr, 32, false});
             }
         }
-        if (lane_id() == 0)
-            loader.end(q);
+        if (lane_id() == 0 && index == 0)
+            loader.end();
     }
 };
