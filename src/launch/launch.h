@@ -20,8 +20,8 @@ attns_status attns_launch_portable(const attns_logits_args *args, const attns_ke
 
 /* ---- What the families share ---- */
 
-/* The end of every logits kernel's argument, after its tensor maps: as in `struct Arguments` of the templates. Strides
- * in elements. */
+/* The end of every logits kernel's argument, after its tensor maps: as in templates/lib/arguments.cuh. Strides in
+ * elements. */
 typedef struct attns_common_arguments {
     const void *weights;
     long long weights_stride;
