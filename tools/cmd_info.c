@@ -9,6 +9,7 @@
 #include "cli.h"
 #include "core/context.h"
 #include "plan/plan.h"
+#include "plan/supported.h"
 #include "report.h"
 #include "simulated.h"
 
@@ -92,13 +93,60 @@ static bool select_kernel(const attns_context *ctx, const attns_target *target, 
     return false;
 }
 
+/* Shapes with a second kernel, for much work. */
+typedef struct second_kernel {
+    int tiles; /* from so many for each SM on; 0: no shape has one */
+    int min_columns, max_columns;
+} second_kernel;
+
+/* With blocks of 64 tokens and the default dtypes. */
+static second_kernel find_second(const attns_context *ctx, const attns_target *target, attns_variant variant) {
+    second_kernel found = {0};
+    if (variant != ATTNS_VARIANT_FP8 && variant != ATTNS_VARIANT_FP4) {
+        return found;
+    }
+    const bool fp4 = variant == ATTNS_VARIANT_FP4;
+    attns_problem problem = {.kind = fp4 ? ATTNS_KERNEL_FP4_LOGITS : ATTNS_KERNEL_FP8_LOGITS,
+                             .head_dim = 128,
+                             .block_size = 64,
+                             .out_dtype = fp4 ? ATTNS_DTYPE_BF16 : ATTNS_DTYPE_F32,
+                             .acc_dtype = fp4 ? ATTNS_DTYPE_DEFAULT : ATTNS_DTYPE_F32,
+                             .epi_dtype = fp4 ? ATTNS_DTYPE_DEFAULT : ATTNS_DTYPE_F32};
+    const attns_shape_rule *heads = attns_shape_rule_of((attns_kernel_kind)problem.kind, ATTNS_SHAPE_NUM_HEADS);
+    for (int64_t h = heads->min; h <= heads->max; h += heads->step) {
+        for (int n = 1; n <= ATTNS_MAX_NEXT_N; n++) {
+            attns_plan plan;
+            problem.num_heads = (int32_t)h;
+            problem.next_n = n;
+            if (attns_plan_make(&problem, target, ctx->family_choice, &plan) != ATTNS_OK || plan.much_tiles == 0) {
+                continue;
+            }
+            const int columns = (int)h * n;
+            if (found.tiles == 0 || columns < found.min_columns) {
+                found.min_columns = columns;
+            }
+            if (found.tiles == 0 || columns > found.max_columns) {
+                found.max_columns = columns;
+            }
+            found.tiles = plan.much_tiles;
+        }
+    }
+    return found;
+}
+
 static void print_kernels(const attns_context *ctx, const target_list *list) {
     for (size_t i = 0; i < list->count; i++) {
         for (const cli_name *op = cli_variant_names; op->name != NULL; op++) {
             attns_selection selection;
             bool found = select_kernel(ctx, &list->targets[i], (attns_variant)op->value, &selection);
-            printf("%-13s %-11s %s: %s%s\n", i == 0 && op == cli_variant_names ? "kernels" : "", list->targets[i].arch,
+            printf("%-13s %-11s %s: %s%s", i == 0 && op == cli_variant_names ? "kernels" : "", list->targets[i].arch,
                    op->name, found ? "" : "none: ", selection.reason);
+            const second_kernel second = find_second(ctx, &list->targets[i], (attns_variant)op->value);
+            if (second.tiles != 0) {
+                printf("; for %d to %d columns (next_n * num_heads) another from %d tiles of %d tokens for each SM on",
+                       second.min_columns, second.max_columns, second.tiles, ATTNS_TILE_TOKENS);
+            }
+            printf("\n");
         }
     }
 }
@@ -114,6 +162,10 @@ static void report_kernels(const attns_context *ctx, const target_list *list) {
             report_text("op", op->name);
             report_text("family", found ? attns_family_name(selection.family) : NULL);
             report_text("reason", selection.reason);
+            const second_kernel second = find_second(ctx, &list->targets[i], (attns_variant)op->value);
+            report_int("much_tiles", second.tiles);
+            report_int("much_min_columns", second.min_columns);
+            report_int("much_max_columns", second.max_columns);
             report_close();
         }
     }

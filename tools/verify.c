@@ -128,6 +128,14 @@ static const struct logits_case quick_cases[] = {
      .clean = true},
     {.batch = 1, .next_n = 1, .heads = 64, .head_dim = 128, .block_size = 64, .min_len = 50000, .max_len = 50000},
     {.batch = 300, .next_n = 1, .heads = 64, .head_dim = 128, .block_size = 64, .max_len = 70, .num_shares = 132},
+    {.batch = 8, /* much work as far as the host knows */
+     .next_n = 2,
+     .heads = 64,
+     .head_dim = 128,
+     .block_size = 64,
+     .max_len = 900,
+     .max_seq_len = 131072,
+     .table_width = 2048},
 };
 #define NUM_QUICK (sizeof quick_cases / sizeof *quick_cases)
 

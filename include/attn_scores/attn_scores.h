@@ -219,9 +219,10 @@ typedef struct attns_fp8_paged_mqa_logits_params {
  * its own inputs only: not on B, other rows, the schedule, next_n, the SM count or the run.
  *
  * The first call for a configuration (H, D, block_size, next_n, dtypes) reads a cubin from the cache or compiles it
- * (about 0.2 s) and loads it. Later calls allocate nothing, take no lock, never synchronise and may be captured. In a
- * capturing stream a kernel that would have to be compiled gives ATTNS_ERROR_WOULD_COMPILE and the capture stays
- * valid. B == 0 is success and launches nothing. */
+ * (about 0.2 s) and loads it. Some configurations have two kernels, which give the same bits, for little and for much
+ * work, as B, max_seq_len and W bound it: each has such a first call. Later calls allocate nothing, take no lock, never
+ * synchronise and may be captured. In a capturing stream a kernel that would have to be compiled gives
+ * ATTNS_ERROR_WOULD_COMPILE and the capture stays valid. B == 0 is success and launches nothing. */
 ATTNS_API attns_status attns_fp8_paged_mqa_logits(attns_context *ctx, const attns_fp8_paged_mqa_logits_params *params,
                                                   CUstream stream);
 
@@ -343,8 +344,9 @@ typedef struct attns_precompile_result {
  * serialised but come from worker threads. */
 typedef void (*attns_precompile_fn)(void *user, size_t done, size_t total, const attns_precompile_result *result);
 
-/* The kernels to build: the product of all lists. A NULL list (count 0) means its default, given beside it. Or, instead
- * of the lists after `archs`, single kernels by name. */
+/* The kernels to build: the product of all lists; two for each configuration that has one for little and one for much
+ * work ("much work" in its name). A NULL list (count 0) means its default, given beside it. Or, instead of the lists
+ * after `archs`, single kernels by name. */
 typedef struct attns_precompile_params {
     const char *const *archs; /* "sm_90a", ...; "all": every architecture from sm_80 on that NVRTC knows, where there is
                                  a kernel; default: the devices of this machine */

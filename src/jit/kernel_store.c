@@ -21,7 +21,7 @@ struct attns_module {
 /* ---- Warm path ---- */
 
 /* The products do not wait for each other, as they would in a chain: the hash is a tenth of what a warm call computes.
- */
+ * Kernels for little and for much work are in one bucket, as only they know what is much. */
 static size_t bucket_of(const attns_problem *p, unsigned long long cuda_ctx_id) {
     static const uint64_t golden =
         0x9e3779b97f4a7c15u; /* 2^64 divided by the golden ratio: odd, and so are its powers */
@@ -34,10 +34,16 @@ static size_t bucket_of(const attns_problem *p, unsigned long long cuda_ctx_id) 
     return (size_t)(hash >> 56) % ATTNS_KERNEL_BUCKETS;
 }
 
-static const attns_kernel *find_kernel(attns_context *ctx, size_t bucket, const attns_problem *problem,
+/* The kernel is for the problem, and for a call with so many tiles. */
+static bool serves(const attns_kernel *kernel, const attns_problem *problem, int64_t tiles) {
+    return memcmp(&kernel->problem, problem, offsetof(attns_problem, much_work)) == 0 &&
+           kernel->problem.much_work == attns_plan_has_much_work(&kernel->plan, tiles, kernel->num_sms);
+}
+
+static const attns_kernel *find_kernel(attns_context *ctx, size_t bucket, const attns_problem *problem, int64_t tiles,
                                        unsigned long long cuda_ctx_id) {
     const attns_kernel *kernel = atomic_load_explicit(&ctx->kernels[bucket], memory_order_acquire);
-    while (kernel && (kernel->cuda_ctx_id != cuda_ctx_id || memcmp(&kernel->problem, problem, sizeof *problem) != 0))
+    while (kernel && (kernel->cuda_ctx_id != cuda_ctx_id || !serves(kernel, problem, tiles)))
         kernel = kernel->next;
     return kernel;
 }
@@ -79,11 +85,11 @@ static attns_status check_device(DLDevice tensors, int ordinal) {
 }
 
 static attns_status acquire_cold(attns_context *ctx, const attns_driver *driver, const attns_problem *problem,
-                                 DLDevice device, unsigned long long cuda_ctx_id, CUstream stream,
+                                 int64_t tiles, DLDevice device, unsigned long long cuda_ctx_id, CUstream stream,
                                  const attns_kernel **kernel);
 
-attns_status attns_kernel_acquire(attns_context *ctx, const attns_problem *problem, DLDevice device, CUstream stream,
-                                  attns_kernel_use *use) {
+attns_status attns_kernel_acquire(attns_context *ctx, const attns_problem *problem, int64_t tiles, DLDevice device,
+                                  CUstream stream, attns_kernel_use *use) {
     *use = (attns_kernel_use){.driver = atomic_load_explicit(&ctx->driver, memory_order_acquire)};
     attns_status status = ATTNS_OK;
     if (!use->driver)
@@ -97,9 +103,9 @@ attns_status attns_kernel_acquire(attns_context *ctx, const attns_problem *probl
     unsigned long long id = 0;
     status = attns_driver_check(use->driver, use->driver->ctx_get_id(cuda_ctx, &id), "cuCtxGetId");
     if (status == ATTNS_OK) {
-        use->kernel = find_kernel(ctx, bucket_of(problem, id), problem, id);
+        use->kernel = find_kernel(ctx, bucket_of(problem, id), problem, tiles, id);
         if (!use->kernel)
-            status = acquire_cold(ctx, use->driver, problem, device, id, stream, &use->kernel);
+            status = acquire_cold(ctx, use->driver, problem, tiles, device, id, stream, &use->kernel);
         else if ((status = check_device(device, use->kernel->device_ordinal)) == ATTNS_OK)
             atomic_fetch_add_explicit(&ctx->memory_hits, 1, memory_order_relaxed);
     }
@@ -118,7 +124,8 @@ void attns_kernel_release(const attns_kernel_use *use) {
 
 /* What a kernel is built for: everything acquire_cold finds out before it takes the mutex. */
 typedef struct cold_request {
-    const attns_problem *problem;
+    attns_problem problem; /* much_work is that of the plan */
+    int64_t tiles;
     unsigned long long cuda_ctx_id;
     int device_ordinal;
     int num_sms;
@@ -207,7 +214,7 @@ static attns_status obtain_module(attns_context *ctx, const attns_driver *driver
                                   struct attns_module **out) {
     for (;;) {
         struct attns_module *module = ctx->modules;
-        while (module && (memcmp(&module->problem, request->problem, sizeof module->problem) != 0 ||
+        while (module && (memcmp(&module->problem, &request->problem, sizeof module->problem) != 0 ||
                           strcmp(module->arch, request->plan.target.arch) != 0))
             module = module->next;
         if (!module)
@@ -222,7 +229,7 @@ static attns_status obtain_module(attns_context *ctx, const attns_driver *driver
     struct attns_module *module = calloc(1, sizeof *module);
     if (!module)
         return attns_fail(ATTNS_ERROR_OUT_OF_MEMORY, "%s: out of memory", request->plan.name);
-    module->problem = *request->problem;
+    module->problem = request->problem;
     memcpy(module->arch, request->plan.target.arch, sizeof module->arch);
     module->next = ctx->modules;
     ctx->modules = module;
@@ -250,7 +257,7 @@ static attns_status obtain_module(attns_context *ctx, const attns_driver *driver
 /* The module's function in the current CUDA context, ready to launch. */
 static attns_status make_kernel(const attns_driver *driver, const cold_request *request,
                                 const struct attns_module *module, attns_kernel *kernel) {
-    kernel->problem = *request->problem;
+    kernel->problem = request->problem;
     kernel->cuda_ctx_id = request->cuda_ctx_id;
     kernel->plan = request->plan;
     kernel->device_ordinal = request->device_ordinal;
@@ -277,12 +284,13 @@ static attns_status make_kernel(const attns_driver *driver, const cold_request *
 
 static attns_status add_kernel(attns_context *ctx, const attns_driver *driver, const cold_request *request,
                                const attns_kernel **out) {
-    size_t bucket = bucket_of(request->problem, request->cuda_ctx_id);
+    size_t bucket = bucket_of(&request->problem, request->cuda_ctx_id);
     struct attns_module *module = NULL;
     pthread_mutex_lock(&ctx->mutex);
     attns_status status = obtain_module(ctx, driver, request, &module);
     /* While this thread waited or loaded, another may have added the same kernel. */
-    *out = status == ATTNS_OK ? find_kernel(ctx, bucket, request->problem, request->cuda_ctx_id) : NULL;
+    *out =
+        status == ATTNS_OK ? find_kernel(ctx, bucket, &request->problem, request->tiles, request->cuda_ctx_id) : NULL;
     if (status == ATTNS_OK && !*out) {
         attns_kernel *kernel = calloc(1, sizeof *kernel);
         status = kernel ? make_kernel(driver, request, module, kernel)
@@ -338,13 +346,23 @@ static size_t keep_equals(attns_context *ctx, const attns_problem *problem, cons
     return kept;
 }
 
+/* The plan for a target: of the kernel for much work if there is one and the call has so much. */
+static attns_status make_plan(const attns_context *ctx, cold_request *request, const attns_target *target) {
+    request->problem.much_work = 0;
+    const attns_status status = attns_plan_make(&request->problem, target, ctx->family_choice, &request->plan);
+    if (status != ATTNS_OK || !attns_plan_has_much_work(&request->plan, request->tiles, request->num_sms))
+        return status;
+    request->problem.much_work = 1;
+    return attns_plan_make(&request->problem, target, ctx->family_choice, &request->plan);
+}
+
 /* Whichever of them a cache holds: that is better than compiling the best one in the serving path. */
 static attns_status add_cached(attns_context *ctx, const attns_driver *driver, cold_request *request,
                                const attns_target *targets, size_t count, const attns_kernel **kernel) {
     attns_status status = ATTNS_ERROR_WOULD_COMPILE;
     request->may_compile = false;
     for (size_t i = 0; i < count && status != ATTNS_OK; i++) {
-        status = attns_plan_make(request->problem, &targets[i], ctx->family_choice, &request->plan);
+        status = make_plan(ctx, request, &targets[i]);
         if (status == ATTNS_OK)
             status = add_kernel(ctx, driver, request, kernel);
     }
@@ -358,7 +376,7 @@ static attns_status add_compiled(attns_context *ctx, const attns_driver *driver,
     attns_saved_error message;
     attns_status first = ATTNS_OK;
     for (size_t i = 0; i < count; i++) {
-        attns_status status = attns_plan_make(request->problem, &targets[i], ctx->family_choice, &request->plan);
+        attns_status status = make_plan(ctx, request, &targets[i]);
         if (status == ATTNS_OK)
             status = add_kernel(ctx, driver, request, kernel);
         if (status == ATTNS_OK) {
@@ -381,9 +399,9 @@ static attns_status add_compiled(attns_context *ctx, const attns_driver *driver,
 }
 
 static attns_status acquire_cold(attns_context *ctx, const attns_driver *driver, const attns_problem *problem,
-                                 DLDevice device, unsigned long long cuda_ctx_id, CUstream stream,
+                                 int64_t tiles, DLDevice device, unsigned long long cuda_ctx_id, CUstream stream,
                                  const attns_kernel **kernel) {
-    cold_request request = {.problem = problem, .cuda_ctx_id = cuda_ctx_id};
+    cold_request request = {.problem = *problem, .tiles = tiles, .cuda_ctx_id = cuda_ctx_id};
     attns_target targets[ATTNS_MAX_TARGETS], equals[ATTNS_MAX_TARGETS];
     size_t count = 0;
     int compute_capability = 0;

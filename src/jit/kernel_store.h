@@ -9,7 +9,7 @@
 
 /* One kernel, loaded in one CUDA context. Immutable and alive until the attns_context is destroyed. */
 typedef struct attns_kernel {
-    attns_problem problem;
+    attns_problem problem;          /* with much_work */
     unsigned long long cuda_ctx_id; /* cuCtxGetId: unlike a CUcontext, never reused */
     CUfunction function;            /* its dynamic shared memory limit is already raised to the plan's maximum */
     attns_plan plan;
@@ -28,9 +28,11 @@ typedef struct attns_kernel_use {
 /* Finds (or builds and loads) the kernel for `problem` in the CUDA context of `stream` and makes that context current.
  * Warm: no allocation, no lock, no system call. A miss takes the context's mutex; loading runs under relaxed capture
  * mode so that a capture on this thread survives it. `device` is where the caller's tensors lie: that the stream
- * belongs to it is checked before anything is compiled. Pair every ATTNS_OK with attns_kernel_release. */
-attns_status attns_kernel_acquire(attns_context *ctx, const attns_problem *problem, DLDevice device, CUstream stream,
-                                  attns_kernel_use *use);
+ * belongs to it is checked before anything is compiled. Of a problem with two kernels, for little and for much work
+ * (attns_plan.much_tiles), it is the one for `tiles`, the most tiles that the call can have; 0 for other operations.
+ * problem->much_work is 0. Pair every ATTNS_OK with attns_kernel_release. */
+attns_status attns_kernel_acquire(attns_context *ctx, const attns_problem *problem, int64_t tiles, DLDevice device,
+                                  CUstream stream, attns_kernel_use *use);
 void attns_kernel_release(const attns_kernel_use *use);
 
 /* Unloads and frees every kernel: for attns_context_destroy. */

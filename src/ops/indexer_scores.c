@@ -13,7 +13,7 @@ attns_status attns_indexer_scores(attns_context *ctx, const attns_indexer_scores
     if (args.rows == 0)
         return ATTNS_OK;
     attns_kernel_use use;
-    ATTNS_TRY(attns_kernel_acquire(ctx, &args.problem, args.device, stream, &use));
+    ATTNS_TRY(attns_kernel_acquire(ctx, &args.problem, 0, args.device, stream, &use));
     const attns_status status = args.max_context == 0 ? ATTNS_OK : attns_launch_indexer(&args, &use, stream);
     attns_kernel_release(&use);
     return status;

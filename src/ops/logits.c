@@ -5,9 +5,14 @@
 #include "jit/kernel_store.h"
 #include "launch/launch.h"
 
+/* The most that the call can have, as far as the host knows. */
+static int64_t num_tiles(const attns_logits_args *args) {
+    return args->batch * ((args->max_seq_len + ATTNS_TILE_TOKENS - 1) / ATTNS_TILE_TOKENS);
+}
+
 static attns_status run(attns_context *ctx, const attns_logits_args *args, CUstream stream) {
     attns_kernel_use use;
-    ATTNS_TRY(attns_kernel_acquire(ctx, &args->problem, args->device, stream, &use));
+    ATTNS_TRY(attns_kernel_acquire(ctx, &args->problem, num_tiles(args), args->device, stream, &use));
     const attns_status status = attns_launch_logits(args, &use, stream);
     attns_kernel_release(&use);
     return status;

@@ -30,6 +30,17 @@ static attns_status add(job_list *jobs, const attns_problem *problem, attns_fami
     return status;
 }
 
+/* The kernels for little and for much work, or the one for both. */
+static attns_status add_sizes(job_list *jobs, const attns_problem *problem, attns_family_choice choice,
+                              const attns_precompile_target *target) {
+    attns_problem much = *problem;
+    much.much_work = 1;
+    const attns_status status = add(jobs, problem, choice, target);
+    if (status != ATTNS_OK || jobs->items[jobs->count - 1].plan.much_tiles == 0)
+        return status;
+    return add(jobs, &much, choice, target);
+}
+
 /* What has no kernel is an error, unless the target was not asked for by name: then it is passed over. */
 static attns_status add_logits(attns_context *ctx, job_list *jobs, const attns_problem *problem,
                                const attns_precompile_target *target) {
@@ -39,7 +50,7 @@ static attns_status add_logits(attns_context *ctx, job_list *jobs, const attns_p
         return status;
     status = attns_plan_select(problem, &target->target, ctx->family_choice, &selection);
     if (status == ATTNS_OK)
-        return add(jobs, problem, ctx->family_choice, target);
+        return add_sizes(jobs, problem, ctx->family_choice, target);
     return target->by_name ? status : ATTNS_OK;
 }
 

@@ -139,7 +139,7 @@ static attns_status schedule_on_device(attns_context *ctx, const schedule_args *
     const bool managed = args->seq_lens.device.device_type == kDLCUDAManaged;
     const DLDevice device = managed ? args->meta.device : args->seq_lens.device;
     attns_kernel_use use;
-    ATTNS_TRY(attns_kernel_acquire(ctx, &problem, device, stream, &use));
+    ATTNS_TRY(attns_kernel_acquire(ctx, &problem, 0, device, stream, &use));
     const attns_status status = launch(args, &use, stream);
     attns_kernel_release(&use);
     return status;

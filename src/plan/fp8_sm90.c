@@ -14,6 +14,7 @@ enum {
      * 36 KB for each SM; two CTAs have nearly twice that. More is up to 10 % slower on an H200: see templates/README.md. */
     RING_BYTES = 32 * 1024,
     LARGE_RING_BYTES = 80 * 1024, /* where a CTA has an SM for itself */
+    MUCH_RING_BYTES = 96 * 1024,  /* where it has that with much work only: three stages of four tiles */
     OTHER_REGISTERS = 8, /* of a math thread, besides accumulators, weights, sums, and what it keeps of slots */
 };
 
@@ -38,11 +39,13 @@ static const struct large_cta {
     int max_columns; /* of one wgmma */
     int in_flight;
     int math_registers, producer_registers; /* (4 warpgroups: 104, 64), (3: 152, 56), (2: 216, 72) fit */
+    int much_tiles; /* of the plan: the size for much work, small CTAs share the SM with less; 0: for any work */
 } large_ctas[] = {
-    {129, 192, 3, 1, 3, 192, 1, 152, 56},
-    {193, 256, 2, 1, 2, 256, 1, 216, 72},
-    {257, 384, 3, 3, 1, 128, 1, 152, 56},
-    {385, 512, 4, 4, 1, 128, 1, 104, 64},
+    {65, 128, 4, 1, 4, 128, 1, 104, 64, 96},
+    {129, 192, 3, 1, 3, 192, 1, 152, 56, 0},
+    {193, 256, 2, 1, 2, 256, 1, 216, 72, 0},
+    {257, 384, 3, 3, 1, 128, 1, 152, 56, 0},
+    {385, 512, 4, 4, 1, 128, 1, 104, 64, 0},
 };
 
 /* Shared memory of one CTA apart from its KV stages; laid out as in the template. */
@@ -130,7 +133,8 @@ static cta_shape choose_shape(const attns_problem *p, attns_plan *plan) {
     cta_shape shape;
     plan->min_ctas_per_sm = stages_that_fit(p, &plan->target, 2, 1, 1) >= MIN_STAGES ? 2 : 1;
     const struct large_cta *large = find_large(p);
-    if (large != NULL)
+    plan->much_tiles = large != NULL ? large->much_tiles : 0;
+    if (large != NULL && (large->much_tiles == 0 || p->much_work))
         choose_large(p, large, plan, &shape);
     else
         choose_small(p, plan, &shape);
@@ -150,7 +154,8 @@ attns_status attns_plan_fp8_sm90(const attns_problem *p, attns_plan *plan) {
     /* Slots that only fill up a chunk are read from behind the queries: from the ring, which must be long enough. */
     const int slots = shape.slots_per_chunk * shape.chunks_per_warpgroup * shape.slot_groups;
     plan->min_stages = slots == p->next_n || shape.stage_tiles > 1 ? 2 : MIN_STAGES;
-    const int ring_bytes = plan->max_ctas_per_sm > 1 ? RING_BYTES : shape.math_registers != 0 ? LARGE_RING_BYTES : 0;
+    const int large_ring_bytes = p->much_work ? MUCH_RING_BYTES : LARGE_RING_BYTES;
+    const int ring_bytes = plan->max_ctas_per_sm > 1 ? RING_BYTES : shape.math_registers != 0 ? large_ring_bytes : 0;
     plan->stage_limit = ring_bytes / (shape.stage_tiles * TILE_TOKENS * p->head_dim);
     plan->max_stages = attns_plan_stages(plan, plan->min_ctas_per_sm);
 

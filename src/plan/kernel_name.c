@@ -23,10 +23,9 @@ typedef struct operation {
 #define MEMBER(name) offsetof(attns_problem, name)
 
 static const field fp8_fields[] = {
-    {"h", NUMBER, MEMBER(num_heads)},   {"d", NUMBER, MEMBER(head_dim)},
-    {"b", NUMBER, MEMBER(block_size)},  {"n", NUMBER, MEMBER(next_n)},
-    {"out=", DTYPE, MEMBER(out_dtype)}, {"acc=", DTYPE, MEMBER(acc_dtype)},
-    {"epi=", DTYPE, MEMBER(epi_dtype)}, {0},
+    {"h", NUMBER, MEMBER(num_heads)},   {"d", NUMBER, MEMBER(head_dim)},        {"b", NUMBER, MEMBER(block_size)},
+    {"n", NUMBER, MEMBER(next_n)},      {"out=", DTYPE, MEMBER(out_dtype)},     {"acc=", DTYPE, MEMBER(acc_dtype)},
+    {"epi=", DTYPE, MEMBER(epi_dtype)}, {"much work", FLAG, MEMBER(much_work)}, {0},
 };
 static const field fp4_fields[] = {
     {"h", NUMBER, MEMBER(num_heads)},

@@ -77,7 +77,11 @@ static attns_status plan_logits(const attns_problem *problem, const attns_target
         return status;
     plan->family = selection.family;
     attns_kernel_name_print(problem, plan->family == ATTNS_FAMILY_PORTABLE, plan->name, sizeof plan->name);
-    return attns_planner_of(selection.family, (attns_kernel_kind)problem->kind)(problem, plan);
+    status = attns_planner_of(selection.family, (attns_kernel_kind)problem->kind)(problem, plan);
+    if (status == ATTNS_OK && problem->much_work && plan->much_tiles == 0)
+        return attns_fail(ATTNS_ERROR_UNSUPPORTED,
+                          "much_work: is 1, accepted: 0, as %s has one kernel for little and much work", target->arch);
+    return status;
 }
 
 attns_status attns_plan_make(const attns_problem *problem, const attns_target *target, attns_family_choice choice,

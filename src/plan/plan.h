@@ -38,6 +38,8 @@ typedef struct attns_problem {
     int32_t acc_dtype; /* fp8 only, as epi_dtype */
     int32_t epi_dtype;
     int32_t kv_sf_interleaved; /* fp4 only: 1 if a block's scales are in is_kv_sf_interleaved's order */
+    int32_t much_work;         /* 1: the kernel for calls with much work, see attns_plan.much_tiles. The last field:
+                                  arguments leave it 0, and src/jit/kernel_store.c decides */
 } attns_problem;
 
 typedef enum attns_family {
@@ -106,6 +108,7 @@ bool attns_family_choice_parse(const char *text, attns_family_choice *choice);
 /* ---- Plans --------------------------------------------------------------------------------------------------- */
 
 #define ATTNS_MAX_PLACEHOLDERS 24
+#define ATTNS_TILE_TOKENS      64 /* of every logits kernel and of the schedule */
 
 /* Everything needed to compile, load and launch one kernel. */
 typedef struct attns_plan {
@@ -125,7 +128,16 @@ typedef struct attns_plan {
     int min_stages, max_stages; /* max with min_ctas_per_sm */
     int stage_limit;            /* more do not help, though they fit; 0: there is none */
     int shared_fixed, shared_per_stage;
+
+    /* From so many tiles of 64 tokens for each SM on, the same problem with much_work = 1 has a quicker kernel, which
+     * gives the same bits. 0: there is none. The same in the plans of both. */
+    int much_tiles;
 } attns_plan;
+
+/* Which of a problem's two kernels a call is for that has at most `tiles` tiles, on a device of num_sms SMs. */
+static inline bool attns_plan_has_much_work(const attns_plan *plan, int64_t tiles, int num_sms) {
+    return plan->much_tiles > 0 && tiles >= (int64_t)plan->much_tiles * num_sms;
+}
 
 /* Stages of the KV ring when ctas_per_sm CTAs share an SM: what fits, up to stage_limit. */
 int attns_plan_stages(const attns_plan *plan, int ctas_per_sm);

@@ -62,6 +62,8 @@ attns_status attns_problem_check(const attns_problem *p) {
         if (status != ATTNS_OK)
             return status;
     }
+    if (p->much_work != 0 && p->much_work != 1)
+        return attns_fail(ATTNS_ERROR_UNSUPPORTED, "much_work: is %d, accepted: 0, 1", p->much_work);
     attns_status status = check_dtype("out_dtype", p->out_dtype, true);
     if (status != ATTNS_OK || kind == ATTNS_KERNEL_FP4_LOGITS)
         return status != ATTNS_OK ? status : check_fp4_options(p);

@@ -109,20 +109,24 @@ static void end_capture(struct CUstream_st *captured) {
 /* Managed memory belongs to no device in particular. */
 static const DLDevice any_device = {kDLCUDAManaged, 0};
 
-static const attns_kernel *acquire(attns_context *ctx, attns_problem problem, CUstream on) {
+static const attns_kernel *acquire_for(attns_context *ctx, attns_problem problem, int64_t tiles, CUstream on) {
     attns_kernel_use use;
-    attns_status status = attns_kernel_acquire(ctx, &problem, any_device, on, &use);
+    attns_status status = attns_kernel_acquire(ctx, &problem, tiles, any_device, on, &use);
     if (status != ATTNS_OK)
         fail_msg("%s", attns_last_error());
     attns_kernel_release(&use);
     return use.kernel;
 }
 
+static const attns_kernel *acquire(attns_context *ctx, attns_problem problem, CUstream on) {
+    return acquire_for(ctx, problem, 0, on);
+}
+
 static void check_failure(attns_context *ctx, attns_problem problem, CUstream on, attns_status expected,
                           const char *part) {
     attns_kernel_use use;
     int pushed = fake->contexts_pushed;
-    assert_int_equal(attns_kernel_acquire(ctx, &problem, any_device, on, &use), expected);
+    assert_int_equal(attns_kernel_acquire(ctx, &problem, 0, any_device, on, &use), expected);
     assert_contains(attns_last_error(), part);
     assert_int_equal(fake->contexts_pushed, pushed);
     assert_int_equal(capture_mode(), CU_STREAM_CAPTURE_MODE_GLOBAL);
@@ -170,7 +174,7 @@ static void test_warm_call_does_nothing_slow(void **state) {
     attns_status status = ATTNS_OK;
     for (int i = 0; i < ROUNDS && status == ATTNS_OK; i++) {
         attns_kernel_use use;
-        status = attns_kernel_acquire(ctx, &problem, any_device, &stream[0], &use);
+        status = attns_kernel_acquire(ctx, &problem, 0, any_device, &stream[0], &use);
         if (status == ATTNS_OK)
             attns_kernel_release(&use);
     }
@@ -184,6 +188,34 @@ static void test_warm_call_does_nothing_slow(void **state) {
     /* The interposed functions do count: a cold call is far from free. */
     acquire(ctx, fp8_problem(64, 2), &stream[0]);
     assert_true(atomic_load(&forbidden_calls) > 10);
+    attns_context_destroy(ctx);
+}
+
+/* Little and much work have kernels of their own where the plan says so, each built when a call first needs it. What is
+ * much depends on the device, which has 132 SMs, the other one 78. */
+static void test_little_and_much_work(void **state) {
+    attns_context *ctx = jit_context(*state);
+    const attns_problem problem = fp8_problem(64, 2);
+    const int64_t much = (int64_t)plan_for_sm90(&problem).much_tiles * 132;
+    const attns_kernel *const large = acquire_for(ctx, problem, much, &stream[0]);
+    check_counters(ctx, 1, 0, 0, 1);
+    const attns_kernel *const small = acquire_for(ctx, problem, much - 1, &stream[0]);
+    check_counters(ctx, 2, 0, 0, 2);
+    assert_int_equal(large->problem.much_work, 1);
+    assert_memory_equal(&small->problem, &problem, sizeof problem);
+    assert_string_not_equal(large->plan.name, small->plan.name);
+
+    atomic_store(&forbidden_calls, 0);
+    for (int i = 0; i < 10; i++)
+        assert_ptr_equal(acquire_for(ctx, problem, i % 2 ? much + i : i, &stream[0]), i % 2 ? large : small);
+    assert_int_equal(atomic_load(&forbidden_calls), 0);
+    check_counters(ctx, 2, 0, 10, 2);
+    assert_int_equal(acquire_for(ctx, problem, much - 1, &stream[1])->problem.much_work, 1);
+    assert_int_equal(acquire_for(ctx, problem, 78, &stream[1])->problem.much_work, 0);
+    check_counters(ctx, 2, 0, 10, 2); /* the other device's kernels are the same modules */
+
+    const attns_kernel *const only = acquire_for(ctx, fp8_problem(64, 1), 0, &stream[0]);
+    assert_ptr_equal(acquire_for(ctx, fp8_problem(64, 1), INT64_MAX, &stream[0]), only);
     attns_context_destroy(ctx);
 }
 
@@ -210,12 +242,12 @@ static void test_wrong_device(void **state) {
     attns_problem problem = fp8_problem(64, 1);
     const DLDevice right = {kDLCUDA, 1}, wrong = {kDLCUDA, 0};
     attns_kernel_use use;
-    assert_int_equal(attns_kernel_acquire(ctx, &problem, wrong, &stream[1], &use), ATTNS_ERROR_INVALID_ARGUMENT);
+    assert_int_equal(attns_kernel_acquire(ctx, &problem, 0, wrong, &stream[1], &use), ATTNS_ERROR_INVALID_ARGUMENT);
     assert_contains(attns_last_error(), "stream: belongs to cuda:1, accepted: a stream of cuda:0");
     check_counters(ctx, 0, 0, 0, 0);
-    assert_int_equal(attns_kernel_acquire(ctx, &problem, right, &stream[1], &use), ATTNS_OK);
+    assert_int_equal(attns_kernel_acquire(ctx, &problem, 0, right, &stream[1], &use), ATTNS_OK);
     attns_kernel_release(&use);
-    assert_int_equal(attns_kernel_acquire(ctx, &problem, wrong, &stream[1], &use), ATTNS_ERROR_INVALID_ARGUMENT);
+    assert_int_equal(attns_kernel_acquire(ctx, &problem, 0, wrong, &stream[1], &use), ATTNS_ERROR_INVALID_ARGUMENT);
     assert_int_equal(fake->contexts_pushed, 0);
     check_counters(ctx, 1, 0, 0, 1);
     attns_context_destroy(ctx);
@@ -227,7 +259,7 @@ static void test_streams_context_is_made_current(void **state) {
     attns_kernel_use use;
     CUcontext current;
     for (int round = 0; round < 2; round++) { /* cold, then warm */
-        assert_int_equal(attns_kernel_acquire(ctx, &problem, any_device, &stream[1], &use), ATTNS_OK);
+        assert_int_equal(attns_kernel_acquire(ctx, &problem, 0, any_device, &stream[1], &use), ATTNS_OK);
         assert_true(use.pushed);
         use.driver->ctx_get_current(&current);
         assert_ptr_equal(current, &cuda_ctx[1]);
@@ -239,7 +271,7 @@ static void test_streams_context_is_made_current(void **state) {
     }
     /* Also from a thread without any context. */
     set_current(NULL);
-    assert_int_equal(attns_kernel_acquire(ctx, &problem, any_device, &stream[1], &use), ATTNS_OK);
+    assert_int_equal(attns_kernel_acquire(ctx, &problem, 0, any_device, &stream[1], &use), ATTNS_OK);
     attns_kernel_release(&use);
     use.driver->ctx_get_current(&current);
     assert_null(current);
@@ -320,6 +352,29 @@ static void test_capture_of_an_unprepared_kernel(void **state) {
     /* The failure leaves nothing behind. */
     acquire(ctx, problem, &stream[0]);
     check_counters(ctx, 1, 0, 0, 1);
+    attns_context_destroy(ctx);
+}
+
+/* A capture needs the kernel for its own work: the other one is not enough. */
+static void test_capture_with_much_work(void **state) {
+    attns_context *ctx = jit_context(*state);
+    const attns_problem problem = fp8_problem(64, 2);
+    acquire(ctx, problem, &stream[0]);
+    attns_kernel_use use;
+    begin_capture(&stream[0]);
+    assert_int_equal(attns_kernel_acquire(ctx, &problem, INT64_MAX, any_device, &stream[0], &use),
+                     ATTNS_ERROR_WOULD_COMPILE);
+    end_capture(&stream[0]);
+    assert_contains(attns_last_error(), "--kernel 'fp8_paged_mqa_logits h64 d128 b64 n2 out=f32 acc=f32 epi=f32 much "
+                                        "work for sm_90a' --cache-dir");
+    const int next_n = 2;
+    const attns_precompile_params params = {.next_ns = &next_n, .num_next_ns = 1};
+    assert_int_equal(attns_precompile_paged_mqa_logits(ctx, &params), ATTNS_OK);
+    const int compiles = fake_compiles(FAKE_NVRTC_99_1);
+    begin_capture(&stream[0]);
+    assert_int_equal(acquire_for(ctx, problem, INT64_MAX, &stream[0])->problem.much_work, 1);
+    end_capture(&stream[0]);
+    assert_int_equal(fake_compiles(FAKE_NVRTC_99_1), compiles);
     attns_context_destroy(ctx);
 }
 
@@ -472,7 +527,7 @@ static void test_refusals(void **state) {
     ctx = jit_context(fixture);
     attns_kernel_use use;
     attns_problem problem = fp8_problem(64, 1);
-    assert_int_equal(attns_kernel_acquire(ctx, &problem, any_device, NULL, &use), ATTNS_ERROR_LIBRARY_NOT_FOUND);
+    assert_int_equal(attns_kernel_acquire(ctx, &problem, 0, any_device, NULL, &use), ATTNS_ERROR_LIBRARY_NOT_FOUND);
     assert_contains(attns_last_error(), "/nonexistent/cuda");
     attns_context_destroy(ctx);
 }
@@ -575,7 +630,7 @@ static void *acquire_in_thread(void *argument) {
     attns_problem problem = fp8_problem(64, 1);
     attns_kernel_use use = {0};
     pthread_barrier_wait(work->barrier);
-    work->status = attns_kernel_acquire(work->ctx, &problem, any_device, &stream[work->index % 2], &use);
+    work->status = attns_kernel_acquire(work->ctx, &problem, 0, any_device, &stream[work->index % 2], &use);
     work->kernel = use.kernel;
     if (work->status == ATTNS_OK)
         attns_kernel_release(&use);
@@ -635,6 +690,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(test_first_compiles_second_is_warm),
         TEST(test_warm_call_does_nothing_slow),
+        TEST(test_little_and_much_work),
         TEST(test_each_problem_has_its_kernel),
         TEST(test_wrong_device),
         TEST(test_streams_context_is_made_current),
@@ -642,6 +698,7 @@ int main(void) {
         TEST(test_default_streams),
         TEST(test_library_contexts_are_independent),
         TEST(test_capture_of_an_unprepared_kernel),
+        TEST(test_capture_with_much_work),
         TEST(test_capture_loads_from_disk),
         TEST(test_compiling_in_capture_if_allowed),
         TEST(test_capture_on_another_stream_survives),

@@ -9,6 +9,9 @@
 
 static const char *const sm90[] = {"sm_90a"};
 
+/* next_n 1 to 4, next_n 2 for much work, and the schedule. */
+enum { DEFAULT_KERNELS = 4 + 1 + 1 };
+
 typedef struct progress_record {
     size_t calls, total, failed;
     size_t from[4]; /* by attns_kernel_source */
@@ -61,14 +64,15 @@ static void test_product_of_the_lists(void **state) {
     params.out_dtypes = out, params.num_out_dtypes = 3;
     int before = fake_compiles(FAKE_NVRTC_99_1);
     run(ctx, &params);
-    assert_int_equal(record.total, 9); /* 2 x 2 x 2 without the repeated values, and the schedule */
-    assert_int_equal(record.calls, 9);
-    assert_int_equal(record.from[ATTNS_FROM_COMPILER], 9);
+    /* 2 x 2 x 2 without the repeated values, 64 heads with next_n 2 for much work, and the schedule */
+    assert_int_equal(record.total, 8 + 2 + 1);
+    assert_int_equal(record.calls, 11);
+    assert_int_equal(record.from[ATTNS_FROM_COMPILER], 11);
     assert_false(record.overlapped);
-    assert_int_equal(fake_compiles(FAKE_NVRTC_99_1), before + 9);
-    assert_int_equal(counters_of(ctx).compiles, 9);
+    assert_int_equal(fake_compiles(FAKE_NVRTC_99_1), before + 11);
+    assert_int_equal(counters_of(ctx).compiles, 11);
     int schedules = 0;
-    for (size_t i = 0; i < 9; i++) {
+    for (size_t i = 0; i < 11; i++) {
         schedules += strstr(record.kernels[i], "schedule") != NULL;
         for (size_t k = 0; k < i; k++)
             assert_string_not_equal(record.kernels[i], record.kernels[k]);
@@ -80,8 +84,8 @@ static void test_product_of_the_lists(void **state) {
     params.next_ns = next_ns, params.num_next_ns = 2;
     params.out_dtypes = out, params.num_out_dtypes = 3;
     run(ctx, &params);
-    assert_int_equal(record.from[ATTNS_FROM_DISK], 9);
-    assert_int_equal(fake_compiles(FAKE_NVRTC_99_1), before + 9);
+    assert_int_equal(record.from[ATTNS_FROM_DISK], 11);
+    assert_int_equal(fake_compiles(FAKE_NVRTC_99_1), before + 11);
     attns_context_destroy(ctx);
 }
 
@@ -91,7 +95,7 @@ static void test_serving_finds_what_was_precompiled(void **state) {
     progress_record record;
     attns_precompile_params params = base_params(&record);
     run(ctx, &params);
-    assert_int_equal(record.total, 5); /* next_n 1 to 4 by default */
+    assert_int_equal(record.total, DEFAULT_KERNELS);
     attns_context_destroy(ctx);
 
     fixture->params.libnvrtc_path = "/nonexistent/nvrtc";
@@ -102,7 +106,14 @@ static void test_serving_finds_what_was_precompiled(void **state) {
         attns_image image;
         assert_int_equal(attns_image_get(ctx, &plan, false, 0, &image), ATTNS_OK);
         attns_image_free(&image);
+        if (plan.much_tiles == 0)
+            continue;
+        problem.much_work = 1;
+        plan = plan_for_sm90(&problem);
+        assert_int_equal(attns_image_get(ctx, &plan, false, 0, &image), ATTNS_OK);
+        attns_image_free(&image);
     }
+    assert_int_equal(counters_of(ctx).disk_hits, DEFAULT_KERNELS - 1); /* without the schedule kernel */
     attns_context_destroy(ctx);
 }
 
@@ -206,14 +217,14 @@ static void test_defaults_use_the_devices(void **state) {
     jit_fixture *fixture = *state;
     attns_context *ctx = jit_context(fixture);
     run(ctx, NULL);
-    assert_int_equal(counters_of(ctx).compiles, 5); /* both devices have the same target */
+    assert_int_equal(counters_of(ctx).compiles, DEFAULT_KERNELS); /* both devices have the same target */
     attns_context_destroy(ctx);
 
     fake_cuda_state *fake = fake_cuda();
     fake->compute_capability[0] = 35;
     ctx = jit_context(fixture);
     run(ctx, NULL);
-    assert_int_equal(counters_of(ctx).disk_hits, 5);
+    assert_int_equal(counters_of(ctx).disk_hits, DEFAULT_KERNELS);
     assert_contains(fixture->log.text, "device 0, Fake device 0");
     fake->compute_capability[1] = 35;
     assert_int_equal(attns_precompile_paged_mqa_logits(ctx, NULL), ATTNS_ERROR_UNSUPPORTED_DEVICE);
@@ -294,9 +305,9 @@ static void test_failures_do_not_stop_the_rest(void **state) {
     assert_contains(attns_last_error(), "\"nonsense\" is undefined");
     assert_contains(attns_last_error(), plan.name);
     assert_contains(record.last_message, "\"nonsense\" is undefined");
-    assert_int_equal(record.calls, 5);
+    assert_int_equal(record.calls, DEFAULT_KERNELS);
     assert_int_equal(record.failed, 1);
-    assert_int_equal(record.from[ATTNS_FROM_COMPILER], 4);
+    assert_int_equal(record.from[ATTNS_FROM_COMPILER], DEFAULT_KERNELS - 1);
     attns_context_destroy(ctx);
 }
 
@@ -311,7 +322,7 @@ static void test_newer_nvrtc_compiles_again(void **state) {
         attns_context *ctx = jit_context(fixture);
         params = base_params(&record);
         run(ctx, &params);
-        assert_int_equal(record.from[sources[i]], 5);
+        assert_int_equal(record.from[sources[i]], DEFAULT_KERNELS);
         attns_context_destroy(ctx);
     }
 }
@@ -321,7 +332,7 @@ static void test_another_build_of_one_version_compiles_again(void **state) {
     jit_fixture *fixture = *state;
     const char *const libraries[] = {FAKE_NVRTC_99_1, FAKE_NVRTC_99_1_patched, FAKE_NVRTC_99_1_patched,
                                      FAKE_NVRTC_99_1};
-    const size_t compiled[] = {5, 5, 0, 0};
+    const size_t compiled[] = {DEFAULT_KERNELS, DEFAULT_KERNELS, 0, 0};
     for (int i = 0; i < 4; i++) {
         fixture->params.libnvrtc_path = libraries[i];
         attns_context *ctx = jit_context(fixture);
@@ -329,7 +340,7 @@ static void test_another_build_of_one_version_compiles_again(void **state) {
         attns_precompile_params params = base_params(&record);
         run(ctx, &params);
         assert_int_equal(record.from[ATTNS_FROM_COMPILER], compiled[i]);
-        assert_int_equal(record.from[ATTNS_FROM_DISK], 5 - compiled[i]);
+        assert_int_equal(record.from[ATTNS_FROM_DISK], DEFAULT_KERNELS - compiled[i]);
         attns_context_destroy(ctx);
     }
 }
@@ -347,7 +358,7 @@ static void test_without_nvrtc(void **state) {
     ctx = jit_context(fixture);
     params = base_params(&record);
     run(ctx, &params);
-    assert_int_equal(record.from[ATTNS_FROM_DISK], 5);
+    assert_int_equal(record.from[ATTNS_FROM_DISK], DEFAULT_KERNELS);
     const int next_ns[] = {1, 5};
     params = base_params(&record);
     params.next_ns = next_ns, params.num_next_ns = 2;
@@ -367,10 +378,10 @@ static void test_without_a_cache(void **state) {
     attns_precompile_params params = base_params(&record);
     params.jobs = 0;
     run(ctx, &params);
-    assert_int_equal(record.from[ATTNS_FROM_COMPILER], 5);
+    assert_int_equal(record.from[ATTNS_FROM_COMPILER], DEFAULT_KERNELS);
     params = base_params(&record);
     run(ctx, &params);
-    assert_int_equal(record.from[ATTNS_FROM_MEMORY], 5);
+    assert_int_equal(record.from[ATTNS_FROM_MEMORY], DEFAULT_KERNELS);
     attns_context_destroy(ctx);
 }
 

@@ -25,7 +25,7 @@ static int setup(void **state) {
 
 static attns_status acquire(attns_context *ctx, attns_problem problem) {
     attns_kernel_use use;
-    const attns_status status = attns_kernel_acquire(ctx, &problem, any_device, &stream, &use);
+    const attns_status status = attns_kernel_acquire(ctx, &problem, 0, any_device, &stream, &use);
     if (status == ATTNS_OK)
         attns_kernel_release(&use);
     return status;

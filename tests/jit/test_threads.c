@@ -50,7 +50,7 @@ static void *run(void *argument) {
             attns_get_counters(work->ctx, &counters);
             if (attns_get_info(work->ctx, &info) != ATTNS_OK)
                 atomic_fetch_add(work->wrong, 1);
-        } else if (attns_kernel_acquire(work->ctx, &problem, any_device, &stream[(i + work->index) % 2], &use) ==
+        } else if (attns_kernel_acquire(work->ctx, &problem, 0, any_device, &stream[(i + work->index) % 2], &use) ==
                    ATTNS_OK) {
             if (memcmp(&use.kernel->problem, &problem, sizeof problem) != 0)
                 atomic_fetch_add(work->wrong, 1);

@@ -155,6 +155,60 @@ static void test_batch_order_schedule_and_options_change_nothing(void **state) {
     }
 }
 
+/* A call that may have much work uses another kernel, where there is one: the same lengths, with a narrow and a wide
+ * table. */
+static void test_much_work_changes_nothing(void **state) {
+    (void)state;
+    static const attns_dtype f16 = ATTNS_DTYPE_F16;
+    enum { B = 5 };
+    static const int identity[B] = {0, 1, 2, 3, 4};
+    struct logits_case cases[] = {
+        {.next_n = 2, .heads = 64, .head_dim = 128, .block_size = 64, .max_len = 1500},
+        {.next_n = 2, .heads = 64, .head_dim = 128, .block_size = 64, .max_len = 1500, .num_shares = 7},
+        {.next_n = 1, .heads = 72, .head_dim = 128, .block_size = 128, .max_len = 900, .clean = true},
+        {.next_n = 8, .heads = 16, .head_dim = 64, .block_size = 64, .max_len = 700, .per_slot_lens = true},
+        {.next_n = 3, .heads = 40, .head_dim = 32, .block_size = 256, .max_len = 900, .acc_dtype = f16, .pdl = true},
+    };
+    const size_t count = keep_existing(cases, sizeof cases / sizeof *cases);
+    for (size_t i = 0; i < count; i++) {
+        struct logits_case *const c = &cases[i];
+        c->batch = B;
+        c->values = c->acc_dtype ? LOGITS_VALUES_MODERATE : LOGITS_VALUES_ALL_CODES;
+        c->max_seq_len = (int64_t)64 * (96 * fx.gpu.num_sms / B + 1); /* 96 tiles for each SM are much */
+        struct logits_case like = {.num_shares = c->num_shares, .clean = c->clean, .pdl = c->pdl};
+        like.table_extra = c->max_seq_len / c->block_size + 1;
+        attns_context *ctx = make_context(NULL, NULL, NULL);
+        struct logits_data little, much;
+        struct logits_device little_dev, much_dev;
+        make_data(&little, c);
+        assert_true(logits_data_subset(&much, &little, identity, B, &like));
+        upload_data(&little_dev, &little, LOGITS_PLAIN, NULL);
+        upload_data(&much_dev, &much, LOGITS_PLAIN, &little_dev);
+        const size_t num_kernels = logits_num_kernels(ctx, &little.c);
+        attns_counters ahead, counters;
+        attns_get_counters(ctx, &ahead);
+        assert_int_equal(logits_queue(&little_dev, ctx, fx.stream), ATTNS_OK);
+        uint8_t *little_image = logits_download(&little_dev, fx.stream);
+        assert_int_equal(logits_queue(&much_dev, ctx, fx.stream), ATTNS_OK);
+        uint8_t *much_image = logits_download(&much_dev, fx.stream);
+        assert_non_null(little_image);
+        assert_non_null(much_image);
+        attns_get_counters(ctx, &counters);
+        assert_int_equal(counters.compiles, ahead.compiles); /* all were compiled ahead */
+        assert_int_equal(counters.module_loads, num_kernels + (c->num_shares ? 1 : 0));
+        struct logits_check_options options = {.max_work = 1e8};
+        check_image(&little, little_image, &options);
+        rows_must_agree(&little, little_image, NULL, &much, much_image, "with much work");
+        free(little_image);
+        free(much_image);
+        logits_device_free(&much_dev);
+        logits_device_free(&little_dev);
+        logits_data_free(&much);
+        logits_data_free(&little);
+        attns_context_destroy(ctx);
+    }
+}
+
 /* The same content at other block ids, and with another distance between blocks. */
 static void test_place_in_the_pool_changes_nothing(void **state) {
     (void)state;
@@ -203,6 +257,7 @@ int main(void) {
         cmocka_unit_test(test_every_next_n_equals_the_flattened_call),
         cmocka_unit_test(test_other_shapes_equal_the_flattened_call),
         cmocka_unit_test(test_batch_order_schedule_and_options_change_nothing),
+        cmocka_unit_test(test_much_work_changes_nothing),
         cmocka_unit_test(test_place_in_the_pool_changes_nothing),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);

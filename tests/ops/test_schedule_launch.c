@@ -12,8 +12,8 @@
 
 #include "jit/kernel_store.h"
 
-attns_status __wrap_attns_kernel_acquire(attns_context *ctx, const attns_problem *problem, DLDevice device,
-                                         CUstream stream, attns_kernel_use *use);
+attns_status __wrap_attns_kernel_acquire(attns_context *ctx, const attns_problem *problem, int64_t tiles,
+                                         DLDevice device, CUstream stream, attns_kernel_use *use);
 void __wrap_attns_kernel_release(const attns_kernel_use *use);
 
 static attns_context context; /* only its address is used */
@@ -58,8 +58,9 @@ static const attns_driver driver = {
     .launch_kernel_ex = fake_launch, .get_error_name = fake_error_text, .get_error_string = fake_error_text};
 static attns_kernel kernel;
 
-attns_status __wrap_attns_kernel_acquire(attns_context *ctx, const attns_problem *problem, DLDevice device,
-                                         CUstream stream, attns_kernel_use *use) {
+attns_status __wrap_attns_kernel_acquire(attns_context *ctx, const attns_problem *problem, int64_t tiles,
+                                         DLDevice device, CUstream stream, attns_kernel_use *use) {
+    assert_int_equal(tiles, 0);
     assert_ptr_equal(ctx, &context);
     assert_ptr_equal(stream, the_stream);
     record.device = device;

@@ -28,7 +28,8 @@ static attns_problem random_problem(void) {
                            .out_dtype = ATTNS_DTYPE_F32 + pick(3),
                            .acc_dtype = fp4 ? 0 : ATTNS_DTYPE_F32 + pick(3),
                            .epi_dtype = fp4 ? 0 : ATTNS_DTYPE_F32 + pick(3),
-                           .kv_sf_interleaved = fp4 ? pick(2) : 0};
+                           .kv_sf_interleaved = fp4 ? pick(2) : 0,
+                           .much_work = fp4 ? 0 : pick(2)};
 }
 
 static void test_round_trip(void **state) {
@@ -94,6 +95,8 @@ static void test_found_in_logs(void **state) {
         {"attn-scores precompile --kernel '" NAME " for sm_100f' --cache-dir '/x'", NAME, "sm_100f",
          "' --cache-dir '/x'"},
         {NAME ": could not be loaded", NAME, "", ": could not be loaded"},
+        {NAME " much work for sm_90a: compiled", NAME " much work", "sm_90a", ": compiled"},
+        {NAME " much worked on", NAME, "", " much worked on"},
         {NAME " for you", NAME, "", " for you"},
         {NAME " for compute_80", NAME, "compute_80", ""},
         {"\"paged_mqa_logits_schedule for sm_90a\"", "paged_mqa_logits_schedule", "sm_90a", "\""},

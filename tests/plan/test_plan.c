@@ -57,12 +57,18 @@ static attns_problem problem_at(int index) {
     return problem;
 }
 
-/* Calls `check` with every supported problem and its plan. */
+/* Calls `check` with every supported problem and its plan, and where much work has another kernel, with that. */
 static void for_every_plan(void (*check)(const attns_problem *problem, const attns_plan *plan)) {
     for (int i = 0; i < NUM_PROBLEMS; i++) {
         const attns_problem problem = problem_at(i);
         const attns_plan plan = plan_of(&problem);
         check(&problem, &plan);
+        if (plan.much_tiles != 0) {
+            attns_problem much = problem;
+            much.much_work = 1;
+            const attns_plan much_plan = plan_of(&much);
+            check(&much, &much_plan);
+        }
     }
 }
 
@@ -217,7 +223,8 @@ static void check_shared_memory(const attns_problem *problem, const attns_plan *
         CHECK(plan, dynamic_bytes(plan, stages) <= plan->target.shared_bytes_per_block);
         CHECK(plan, ctas * (dynamic_bytes(plan, stages) + SYSTEM_BYTES) <= plan->target.shared_bytes_per_sm);
         /* Nothing that fits is left unused, but for what only lengthens the queue to memory. */
-        const int ring = plan->min_ctas_per_sm > 1 ? 32 : value_of(plan, "MATH_REGISTERS") != 0 ? 80 : 0; /* KB */
+        const int large_ring = problem->much_work ? 96 : value_of(plan, "MATH_REGISTERS") != 0 ? 80 : 0;
+        const int ring = plan->min_ctas_per_sm > 1 ? 32 : large_ring; /* KB */
         const int limit = ring == 0 ? 32 : ring * 1024 / (plan->tile_tokens * problem->head_dim);
         CHECK(plan, stages <= limit);
         CHECK(plan, stages == limit || dynamic_bytes(plan, stages + 1) > plan->target.shared_bytes_per_block ||
@@ -266,6 +273,60 @@ static void test_padding_is_read_inside_shared_memory(void **state) {
     for_every_plan(check_reads_of_padding);
 }
 
+/* ---- Kernels for little and for much work ---- */
+
+/* Small CTAs share an SM, or one large CTA has it; nothing else about the problem differs. */
+static void check_sizes(const attns_problem *problem, const attns_plan *plan) {
+    const int columns = problem->num_heads * problem->next_n;
+    const bool two =
+        columns > 64 && columns <= 128 && problem->block_size >= 64 && problem->epi_dtype == ATTNS_DTYPE_F32;
+    CHECK(plan, plan->much_tiles == (two ? 96 : 0));
+    attns_problem other = *problem;
+    other.much_work = !problem->much_work;
+    if (!two) {
+        const attns_target target = sm90();
+        attns_plan none;
+        CHECK(plan, attns_plan_make(&other, &target, ATTNS_CHOOSE_AUTO, &none) == ATTNS_ERROR_UNSUPPORTED);
+        assert_contains(attns_last_error(), "much_work: is 1, accepted: 0");
+        return;
+    }
+    const attns_plan other_plan = plan_of(&other);
+    const attns_plan *const much = problem->much_work ? plan : &other_plan;
+    const attns_plan *const little = problem->much_work ? &other_plan : plan;
+    CHECK(plan, little->min_ctas_per_sm == 2 && much->max_ctas_per_sm == 1);
+    CHECK(plan, other_plan.much_tiles == plan->much_tiles);
+    CHECK(plan, value_of(much, "MATH_WARPGROUPS") == 4 && much->max_stages * much->tile_tokens >= 12 * TILE_TOKENS);
+    const size_t length = strlen(little->name);
+    CHECK(plan, strncmp(much->name, little->name, length) == 0 && strcmp(much->name + length, " much work") == 0);
+}
+
+static void test_sizes(void **state) {
+    (void)state;
+    for_every_plan(check_sizes);
+    attns_problem problem = problem_at(0);
+    problem.much_work = 2;
+    const attns_target target = sm90();
+    attns_plan plan;
+    assert_int_equal(attns_plan_make(&problem, &target, ATTNS_CHOOSE_AUTO, &plan), ATTNS_ERROR_UNSUPPORTED);
+    assert_contains(attns_last_error(), "much_work: is 2, accepted: 0, 1");
+    problem.much_work = 1; /* the portable kernels have one size */
+    assert_int_equal(attns_plan_make(&problem, &target, ATTNS_CHOOSE_PORTABLE, &plan), ATTNS_ERROR_UNSUPPORTED);
+}
+
+static void test_what_is_much_work(void **state) {
+    (void)state;
+    const attns_plan one = {.much_tiles = 0}, two = {.much_tiles = 96};
+    static const int sms[] = {1, 4, 132, 100000000};
+    for (size_t i = 0; i < sizeof sms / sizeof sms[0]; i++) {
+        const int64_t enough = (int64_t)96 * sms[i];
+        assert_false(attns_plan_has_much_work(&two, 0, sms[i]));
+        assert_false(attns_plan_has_much_work(&two, enough - 1, sms[i]));
+        assert_true(attns_plan_has_much_work(&two, enough, sms[i]));
+        assert_true(attns_plan_has_much_work(&two, INT64_MAX, sms[i]));
+        assert_false(attns_plan_has_much_work(&one, INT64_MAX, sms[i]));
+    }
+}
+
 /* ---- Names and placeholders ---- */
 
 static int compare_names(const void *a, const void *b) {
@@ -289,8 +350,14 @@ static void test_names_are_distinct(void **state) {
         assert_string_not_equal(names[i], names[i + 1]);
     free(names);
 
-    const attns_problem problem = {ATTNS_KERNEL_FP8_LOGITS, 104, 64, 16, 5, ATTNS_DTYPE_BF16, ATTNS_DTYPE_F16,
-                                   ATTNS_DTYPE_F32,         0};
+    const attns_problem problem = {.kind = ATTNS_KERNEL_FP8_LOGITS,
+                                   .num_heads = 104,
+                                   .head_dim = 64,
+                                   .block_size = 16,
+                                   .next_n = 5,
+                                   .out_dtype = ATTNS_DTYPE_BF16,
+                                   .acc_dtype = ATTNS_DTYPE_F16,
+                                   .epi_dtype = ATTNS_DTYPE_F32};
     assert_string_equal(plan_of(&problem).name, "fp8_paged_mqa_logits h104 d64 b16 n5 out=bf16 acc=f16 epi=f32");
 }
 
@@ -433,6 +500,8 @@ int main(void) {
         cmocka_unit_test(test_registers),
         cmocka_unit_test(test_shared_memory),
         cmocka_unit_test(test_padding_is_read_inside_shared_memory),
+        cmocka_unit_test(test_sizes),
+        cmocka_unit_test(test_what_is_much_work),
         cmocka_unit_test(test_names_are_distinct),
         cmocka_unit_test(test_placeholders_say_what_the_plan_says),
         cmocka_unit_test(test_plans_fill_their_templates),

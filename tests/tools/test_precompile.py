@@ -38,6 +38,21 @@ class Precompile(command.CommandTest):
         self.assertRegex(lines[-1], rf"^{len(lines) - 1} kernels in .*, 0 failed, 0 with spills$")
         self.assertTrue(os.path.isdir(f"{self.home.name}/.cache/attn-scores"))
 
+    def test_kernels_for_little_and_much_work(self):
+        """Both come of one shape, are told apart by name, and go into a bundle."""
+        cache, moved = (f"{self.home.name}/{folder}" for folder in ("kernels", "moved"))
+        run = self.json_lines("precompile", "--arch=sm_90a", "--next-n=2", "--cache-dir", cache)
+        names = sorted(line["kernel"] for line in run[:-1])
+        little = "fp8_paged_mqa_logits h64 d128 b64 n2 out=f32 acc=f32 epi=f32"
+        self.assertEqual(names, [little, f"{little} much work", "paged_mqa_logits_schedule"])
+        self.succeed("cache", "export", "--cache-dir", cache, "--out", f"{self.home.name}/bundle")
+        self.succeed("cache", "import", f"{self.home.name}/bundle", "--cache-dir", moved)
+        kernel = ["--kernel", f"{little} much work for sm_90a", "--kernel", f"{little} for sm_90a"]
+        self.assertEqual(self.json_lines("precompile", *kernel, "--cache-dir", moved)[-1]["disk"], 2)
+        result = self.run_command("precompile", "--kernel", f"{little.replace('n2', 'n1')} much work for sm_90a")
+        self.assertNotEqual(result.returncode, 0)
+        self.assertIn("much_work: is 1, accepted: 0", result.stderr)
+
     def test_broken_template_fails_and_is_not_cached(self):
         cache, templates = f"{self.home.name}/kernels", f"{self.home.name}/templates"
         self.make_broken_templates(templates)

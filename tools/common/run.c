@@ -166,7 +166,8 @@ static bool same_kernel(const struct logits_case *a, const struct logits_case *b
            a->out_dtype == b->out_dtype && a->acc_dtype == b->acc_dtype && a->epi_dtype == b->epi_dtype;
 }
 
-static attns_status precompile_one(attns_context *ctx, const struct logits_case *c) {
+static attns_status precompile_one(attns_context *ctx, const struct logits_case *c, attns_precompile_fn progress,
+                                   void *user) {
     attns_variant variant = c->variant ? c->variant : ATTNS_VARIANT_FP8;
     attns_precompile_params p = {.variants = &variant,
                                  .num_variants = 1,
@@ -186,7 +187,9 @@ static attns_status precompile_one(attns_context *ctx, const struct logits_case 
                                  .num_epi_dtypes = c->epi_dtype ? 1 : 0,
                                  .kv_sf_interleaved = &c->sf_interleaved,
                                  .num_kv_sf_interleaved = 1,
-                                 .jobs = 1};
+                                 .jobs = 1,
+                                 .progress = progress,
+                                 .progress_user = user};
     return attns_precompile_paged_mqa_logits(ctx, &p);
 }
 
@@ -205,7 +208,7 @@ static void *precompile_thread(void *argument) {
         bool seen = false;
         for (size_t j = 0; j < i && !seen; j++)
             seen = same_kernel(&k->cases[i], &k->cases[j]);
-        if (!seen && told(precompile_one(ctx, &k->cases[i]), "precompile") != ATTNS_OK)
+        if (!seen && told(precompile_one(ctx, &k->cases[i], NULL, NULL), "precompile") != ATTNS_OK)
             ok = false;
     }
     attns_context_destroy(ctx);
@@ -215,6 +218,18 @@ static void *precompile_thread(void *argument) {
         pthread_mutex_unlock(&k->mutex);
     }
     return NULL;
+}
+
+static void take_total(void *user, size_t done, size_t total, const attns_precompile_result *result) {
+    (void)done, (void)result;
+    *(size_t *)user = total;
+}
+
+size_t logits_num_kernels(attns_context *ctx, const struct logits_case *c) {
+    size_t total = 0;
+    if (told(precompile_one(ctx, c, take_total, &total), "precompile") != ATTNS_OK)
+        return 0;
+    return total - 1; /* the schedule kernel came along */
 }
 
 bool logits_precompile(const attns_context_params *params, const struct logits_case *cases, size_t num_cases) {

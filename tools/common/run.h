@@ -50,6 +50,10 @@ bool logits_run_data(const struct gpu *gpu, attns_context *ctx, CUstream stream,
                      enum logits_placement placement, const struct logits_check_options *options,
                      struct logits_report *report);
 
+/* How many kernels serve calls of the case's shape: 2 if there is one for little and one for much work. Has them
+ * compiled. 0 after printing what failed. */
+size_t logits_num_kernels(attns_context *ctx, const struct logits_case *c);
+
 /* Compiles the kernels of several cases into the cache, on all processors; `params` are those of the context that will
  * use them. Cases that share a kernel cost one compile. All are tried; false after printing what failed. */
 bool logits_precompile(const attns_context_params *params, const struct logits_case *cases, size_t num_cases);
