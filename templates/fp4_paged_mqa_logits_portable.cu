@@ -174,7 +174,8 @@ struct Format {
     /* By one warp. */
     __device__ __forceinline__ static void load_slot(const Arguments &args, int request, int slot) {
         const u32 *scales = args.q_sf + request * args.q_sf_stride_b + slot * args.q_sf_stride_t;
-        const float *weights = args.weights + (static_cast<i64>(request) * NEXT_N + slot) * args.weights_stride;
+        const float *weights =
+            args.common.weights + (static_cast<i64>(request) * NEXT_N + slot) * args.common.weights_stride;
         int top = 0, least = 255, spread = 0;
         for (int head = lane_id(); head < NUM_HEADS; head += 32) {
             const ScaleRange range(scales[head]);

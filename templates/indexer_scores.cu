@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: MIT
  * indexer_scores for sm_80 and up: scores[row, k] = query row . key k, one launch, each key read once.
  *
- * The unit of work is one or two tiles of 16 keys of one group. A tile's keys are the M of an MMA, the group's 1 to 8 query
- * rows its N. The units of all groups, in order, are cut into equal runs, one for each warp of the grid, and a warp works
- * through its run alone. Keys go straight to registers: while a warp multiplies one unit the next is on its way, and there
- * are enough warps for that to cover memory's latency.
+ * The unit of work is one or two tiles of 16 keys of one group. A tile's keys are the M of an MMA, the group's 1 to 8
+ * query rows its N. The units of all groups, in order, are cut into equal runs, one for each warp of the grid, and a
+ * warp works through its run alone. Keys go straight to registers: while a warp multiplies one unit the next is on its
+ * way, and there are enough warps for that to cover memory's latency.
  *
- * A dot product does not mind the order of its terms. So the K dimension is permuted, for keys and queries alike, such that
- * the 16 bytes that a lane loads are what it must hold as MMA operands, and a warp's load is 512 consecutive bytes: four
- * whole lines of memory. The order is the same in every launch, so that a score's bits depend on its row and its key only.
+ * A dot product does not mind the order of its terms. So the K dimension is permuted, for keys and queries alike, such
+ * that the 16 bytes that a lane loads are what it must hold as MMA operands, and a warp's load is 512 consecutive
+ * bytes: four whole lines of memory. The order is the same in every launch, so that a score's bits depend on its row
+ * and its key only.
  *
- * Units are planned up to 32 at a time, one by each lane, so that the page ids of many units, or of many small groups, are
- * fetched together. */
+ * Units are planned up to 32 at a time, one by each lane, so that the page ids of many units, or of many small groups,
+ * are fetched together. */
 #include "lib/base.cuh"
 #include "lib/schedule.cuh"
 #include "lib/mma_sync.cuh"
@@ -85,7 +86,8 @@ struct Notes {
 struct Work {
     const Arguments &args;
     Notes &notes;
-    const i64 *chunk_units; /* units of each chunk of groups, so that empty chunks are skipped; null for up to 32 groups */
+    /* Units of each chunk of groups, so that empty chunks are skipped; null for up to 32 groups. */
+    const i64 *chunk_units;
     int chunk_length;
     i64 left;  /* units that are not planned yet */
     i64 at;    /* the next of them, counted from the window's first */
@@ -125,8 +127,8 @@ struct Work {
         return false;
     }
 
-    /* The lane whose group holds unit `unit` of the window: the first whose inclusive sum is beyond it. The same unit in
-     * all lanes, or another in each. */
+    /* The lane whose group holds unit `unit` of the window: the first whose inclusive sum is beyond it. The same unit
+     * in all lanes, or another in each. */
     static __device__ __forceinline__ int owner_of_one(u32 inclusive, u32 unit) {
         return __ffs(static_cast<int>(__ballot_sync(FULL_WARP, inclusive > unit))) - 1;
     }
@@ -198,13 +200,13 @@ __device__ __forceinline__ int mma_piece() {
     return lane_id() % 4;
 }
 
-/* Each format has, besides Queries, Keys and multiply(), what the products of `multiply` are: ROWS of the group's queries at
- * a time, and of these those from result_row() on for keys result_key() and + 8 of the tile. */
+/* Each format has, besides Queries, Keys and multiply(), what the products of `multiply` are: ROWS of the group's
+ * queries at a time, and of these those from result_row() on for keys result_key() and + 8 of the tile. */
 
 #if NVFP4
 
-/* A key is half a line. Lane l has the 32 values at l % 4 of keys l / 4 and l / 4 + 8 of a tile, rows of the MMA, and of query
- * l / 4, a column of it. */
+/* A key is half a line. Lane l has the 32 values at l % 4 of keys l / 4 and l / 4 + 8 of a tile, rows of the MMA, and
+ * of query l / 4, a column of it. */
 constexpr int ROWS = 8;
 
 __device__ __forceinline__ bool has_results() {
@@ -291,8 +293,9 @@ __device__ __forceinline__ AccF32 multiply(const Keys &keys, const Queries &quer
 
 #else
 
-/* A key is two lines, of which lane l has the 16 bytes at l % 8. So a row of the MMA is half of a key, l / 4 % 2 of key l / 8,
- * and a column half of one of 4 queries. Only the products of equal halves are of use, and two of them are a score. */
+/* A key is two lines, of which lane l has the 16 bytes at l % 8. So a row of the MMA is half of a key, l / 4 % 2 of key
+ * l / 8, and a column half of one of 4 queries. Only the products of equal halves are of use, and two of them are a
+ * score. */
 constexpr int ROWS = 4;
 constexpr int LINES = 2, LINE_BYTES = 128;
 
@@ -415,8 +418,8 @@ __device__ __forceinline__ void sum_units(const Arguments &args, int chunk_lengt
     }
 }
 
-/* Where run number `run` of `runs` starts: floor(total * (run * floor(2^32 / runs)) / 2^32). No division that waits for the
- * lengths; the last run may get a little more. */
+/* Where run number `run` of `runs` starts: floor(total * (run * floor(2^32 / runs)) / 2^32). No division that waits for
+ * the lengths; the last run may get a little more. */
 __device__ __forceinline__ i64 run_start(u64 total, u32 part) {
     return static_cast<i64>((total >> 32) * part + (static_cast<u64>(static_cast<u32>(total)) * part >> 32));
 }

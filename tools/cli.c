@@ -13,6 +13,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "report.h"
+
 /* More than any sensible list; keeps a slip such as 1-1000000 from becoming a day of work. */
 #define MAX_LIST 4096
 
@@ -180,6 +182,13 @@ void cli_parse_strings(const struct argp_state *state, const char *option, const
         }
         list->values[list->count++] = item;
     }
+}
+
+bool cli_accept_json(const struct argp_state *state) {
+    if (!report_available()) {
+        argp_error(state, "--json: this build has no JSON output (jansson was not found when it was built)");
+    }
+    return true;
 }
 
 void cli_default_ints(cli_ints *list, const int *values, size_t count) {

@@ -48,6 +48,9 @@ typedef struct cli_strings {
 } cli_strings;
 void cli_parse_strings(const struct argp_state *state, const char *option, const char *text, cli_strings *list);
 
+/* For --json: true, or the program ends with a message if this build has no JSON output. */
+bool cli_accept_json(const struct argp_state *state);
+
 /* Sets a list that no option has set. */
 void cli_default_ints(cli_ints *list, const int *values, size_t count);
 

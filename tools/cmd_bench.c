@@ -164,10 +164,7 @@ static error_t parse(int key, char *arg, struct argp_state *state) {
         o->cold_child = arg;
         return 0;
     case KEY_JSON:
-        o->json = true;
-        if (!report_available()) {
-            argp_error(state, "--json: this build has no JSON output (jansson was not found when it was built)");
-        }
+        o->json = cli_accept_json(state);
         return 0;
     case ARGP_KEY_END:
         if (o->deepgemm && (o->batches.count > 0 || o->seq_lens.count > 0)) {

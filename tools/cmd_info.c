@@ -184,10 +184,7 @@ static error_t parse(int key, char *arg, struct argp_state *state) {
         cli_parse_strings(state, "--arch", arg, &options->archs);
         return 0;
     case 'J':
-        options->json = true;
-        if (!report_available()) {
-            argp_error(state, "--json: this build has no JSON output (jansson was not found when it was built)");
-        }
+        options->json = cli_accept_json(state);
         return 0;
     default:
         return ARGP_ERR_UNKNOWN;

@@ -61,9 +61,7 @@ static error_t parse(int key, char *arg, struct argp_state *state) {
         o->reference = true;
         return 0;
     case KEY_JSON:
-        o->json = true;
-        if (!report_available())
-            argp_error(state, "--json: this build has no JSON output (jansson was not found when it was built)");
+        o->json = cli_accept_json(state);
         return 0;
     default:
         return ARGP_ERR_UNKNOWN;

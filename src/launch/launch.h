@@ -20,8 +20,8 @@ attns_status attns_launch_portable(const attns_logits_args *args, const attns_ke
 
 /* ---- What the families share ---- */
 
-/* The end of every logits kernel's argument, after its tensor maps: as in `struct Arguments` of the templates. Strides
- * in elements. */
+/* The end of every logits kernel's argument, after its tensor maps: as in templates/lib/arguments.cuh. Strides in
+ * elements. */
 typedef struct attns_common_arguments {
     const void *weights;
     long long weights_stride;
@@ -53,5 +53,25 @@ void attns_choose_ctas(const attns_logits_args *args, const attns_kernel *kernel
 /* A grid of num_sms * ctas_per_sm CTAs; `argument` is the kernel's only one, `common` the part of it that says so. */
 attns_status attns_launch_persistent(const attns_logits_args *args, const attns_kernel_use *use,
                                      const attns_common_arguments *common, void *argument, CUstream stream);
+
+/* ---- Tensor maps --------------------------------------------------------------------------------------------- */
+
+/* Boxes of `type` without interleaving; `sizes` and `box` innermost first, `strides` in bytes without the innermost.
+ * Coordinates outside read as zeros: so do blocks out of range. */
+attns_status attns_encode_map(const attns_driver *driver, CUtensorMap *map, CUtensorMapDataType type, int rank,
+                              void *data, const cuuint64_t *sizes, const cuuint64_t *strides, const cuuint32_t *box,
+                              CUtensorMapSwizzle swizzle, CUtensorMapL2promotion promotion);
+
+/* Queries as [B, next_n, H, row]: one box is the heads of one query slot. */
+attns_status attns_encode_q(const attns_driver *driver, const attns_logits_args *args, int row_bytes, CUtensorMap *map);
+
+/* The values of the pool as [num_blocks, block_size, row]: one box is the part of a block that a tile takes. */
+attns_status attns_encode_k(const attns_driver *driver, const attns_logits_args *args, int row_bytes, int box_tokens,
+                            CUtensorMap *map);
+
+/* The scales of the pool, behind a block's values, as [num_blocks, block_size]: a token's float32, or its D/32 bytes.
+ */
+attns_status attns_encode_scales(const attns_driver *driver, const attns_logits_args *args, int row_bytes,
+                                 int box_tokens, CUtensorMap *map);
 
 #endif

@@ -31,65 +31,13 @@ static int min(int a, int b) {
     return a < b ? a : b;
 }
 
-static CUtensorMapSwizzle swizzle_of(int head_dim) {
-    return head_dim == 128  ? CU_TENSOR_MAP_SWIZZLE_128B
-           : head_dim == 64 ? CU_TENSOR_MAP_SWIZZLE_64B
-                            : CU_TENSOR_MAP_SWIZZLE_32B;
-}
-
-/* A tiled map without interleaving; `sizes` and `box` innermost first, `strides` in bytes without the innermost. */
-static attns_status encode(const attns_driver *driver, CUtensorMap *map, CUtensorMapDataType type, int rank, void *data,
-                           const cuuint64_t *sizes, const cuuint64_t *strides, const cuuint32_t *box,
-                           CUtensorMapSwizzle swizzle, CUtensorMapL2promotion promotion) {
-    static const cuuint32_t ones[4] = {1, 1, 1, 1};
-    return attns_driver_check(driver,
-                              driver->tensor_map_encode_tiled(map, type, (cuuint32_t)rank, data, sizes, strides, box,
-                                                              ones, CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle, promotion,
-                                                              CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE),
-                              "cuTensorMapEncodeTiled");
-}
-
-/* [B, next_n, H, D]: one box is the heads of one query slot. */
-static attns_status encode_q(const attns_driver *driver, const attns_logits_args *args, CUtensorMap *map) {
-    const attns_problem *const p = &args->problem;
-    const cuuint64_t sizes[4] = {(cuuint64_t)p->head_dim, (cuuint64_t)p->num_heads, (cuuint64_t)p->next_n,
-                                 (cuuint64_t)args->batch};
-    const cuuint64_t strides[3] = {(cuuint64_t)args->q.stride[2], (cuuint64_t)args->q.stride[1],
-                                   (cuuint64_t)args->q.stride[0]};
-    const cuuint32_t box[4] = {(cuuint32_t)p->head_dim, (cuuint32_t)p->num_heads, 1, 1};
-    return encode(driver, map, CU_TENSOR_MAP_DATA_TYPE_UINT8, 4, args->q.data, sizes, strides, box,
-                  swizzle_of(p->head_dim), CU_TENSOR_MAP_L2_PROMOTION_L2_256B);
-}
-
-/* The values of the pool as [num_blocks, block_size, D]: one box is the part of a block that a tile takes. */
-static attns_status encode_k(const attns_driver *driver, const attns_logits_args *args, CUtensorMap *map) {
-    const attns_problem *const p = &args->problem;
-    const cuuint64_t sizes[3] = {(cuuint64_t)p->head_dim, (cuuint64_t)p->block_size, (cuuint64_t)args->num_blocks};
-    const cuuint64_t strides[2] = {(cuuint64_t)p->head_dim, (cuuint64_t)args->kv.stride[0]};
-    const cuuint32_t box[3] = {(cuuint32_t)p->head_dim, (cuuint32_t)min(p->block_size, TILE_TOKENS), 1};
-    return encode(driver, map, CU_TENSOR_MAP_DATA_TYPE_UINT8, 3, args->kv.data, sizes, strides, box,
-                  swizzle_of(p->head_dim), CU_TENSOR_MAP_L2_PROMOTION_L2_256B);
-}
-
-/* The scales of the pool as [num_blocks, block_size] elements, one for each token; they follow block_size * row_bytes
- * bytes of values. Out-of-range blocks read as zeros here too. */
-static attns_status encode_scales(const attns_driver *driver, const attns_logits_args *args, int row_bytes,
-                                  CUtensorMapDataType type, int box_tokens, CUtensorMap *map) {
-    const attns_problem *const p = &args->problem;
-    const cuuint64_t sizes[2] = {(cuuint64_t)p->block_size, (cuuint64_t)args->num_blocks};
-    const cuuint64_t strides[1] = {(cuuint64_t)args->kv.stride[0]};
-    const cuuint32_t box[2] = {(cuuint32_t)box_tokens, 1};
-    return encode(driver, map, type, 2, args->kv.data + (int64_t)p->block_size * row_bytes, sizes, strides, box,
-                  CU_TENSOR_MAP_SWIZZLE_NONE, CU_TENSOR_MAP_L2_PROMOTION_NONE);
-}
-
 static attns_status launch_fp8(const attns_logits_args *args, const attns_kernel_use *use, CUstream stream) {
     const attns_problem *const p = &args->problem;
     fp8_kernel_arguments arguments;
-    ATTNS_TRY(encode_q(use->driver, args, &arguments.q));
-    ATTNS_TRY(encode_k(use->driver, args, &arguments.k));
-    ATTNS_TRY(encode_scales(use->driver, args, p->head_dim, CU_TENSOR_MAP_DATA_TYPE_FLOAT32,
-                            min(p->block_size, TILE_TOKENS), &arguments.scales));
+    const int box_tokens = min(p->block_size, TILE_TOKENS);
+    ATTNS_TRY(attns_encode_q(use->driver, args, p->head_dim, &arguments.q));
+    ATTNS_TRY(attns_encode_k(use->driver, args, p->head_dim, box_tokens, &arguments.k));
+    ATTNS_TRY(attns_encode_scales(use->driver, args, p->head_dim, box_tokens, &arguments.scales));
     attns_fill_common_arguments(args, &arguments.common);
     attns_choose_ctas(args, use->kernel, MANY_TILES, &arguments.common);
     return attns_launch_persistent(args, use, &arguments.common, &arguments, stream);
@@ -106,19 +54,17 @@ static attns_status encode_packed_k(const attns_driver *driver, const attns_logi
                                  (cuuint64_t)args->num_blocks};
     const cuuint64_t strides[2] = {(cuuint64_t)row_bytes, (cuuint64_t)args->kv.stride[0]};
     const cuuint32_t box[3] = {(cuuint32_t)(row_bytes / 4), (cuuint32_t)(box_bytes / row_bytes), 1};
-    return encode(driver, map, CU_TENSOR_MAP_DATA_TYPE_UINT32, 3, args->kv.data, sizes, strides, box,
-                  CU_TENSOR_MAP_SWIZZLE_NONE, CU_TENSOR_MAP_L2_PROMOTION_L2_256B);
+    return attns_encode_map(driver, map, CU_TENSOR_MAP_DATA_TYPE_UINT32, 3, args->kv.data, sizes, strides, box,
+                            CU_TENSOR_MAP_SWIZZLE_NONE, CU_TENSOR_MAP_L2_PROMOTION_L2_256B);
 }
 
-/* A token's scales are one element: D/32 bytes. */
 static attns_status launch_fp4(const attns_logits_args *args, const attns_kernel_use *use, CUstream stream) {
     const attns_problem *const p = &args->problem;
-    const int row_bytes = p->head_dim / 2;
     fp4_kernel_arguments arguments;
     ATTNS_TRY(encode_packed_k(use->driver, args, &arguments.k));
-    ATTNS_TRY(encode_scales(use->driver, args, row_bytes,
-                            p->head_dim == 128 ? CU_TENSOR_MAP_DATA_TYPE_UINT32 : CU_TENSOR_MAP_DATA_TYPE_UINT16,
-                            p->kv_sf_interleaved ? p->block_size : min(p->block_size, TILE_TOKENS), &arguments.scales));
+    ATTNS_TRY(attns_encode_scales(use->driver, args, p->head_dim / 2,
+                                  p->kv_sf_interleaved ? p->block_size : min(p->block_size, TILE_TOKENS),
+                                  &arguments.scales));
     arguments.q = args->q.data;
     arguments.q_stride_b = args->q.stride[0];
     arguments.q_stride_t = args->q.stride[1];

@@ -92,8 +92,8 @@ typedef struct attns_selection {
     char reason[160]; /* "tuned for sm_90a"; "portable: no kernel is tuned for sm_89" */
 } attns_selection;
 
-/* Which family serves a logits problem on a target, and why (indexer_scores has one kernel for all). ATTNS_ERROR_UNSUPPORTED or
- * ATTNS_ERROR_UNSUPPORTED_DEVICE: none does, the message says why. */
+/* Which family serves a logits problem on a target, and why (indexer_scores has one kernel for all).
+ * ATTNS_ERROR_UNSUPPORTED or ATTNS_ERROR_UNSUPPORTED_DEVICE: none does, the message says why. */
 attns_status attns_plan_select(const attns_problem *problem, const attns_target *target, attns_family_choice choice,
                                attns_selection *selection);
 

@@ -9,28 +9,10 @@
 
 #include "core/error.h"
 #include "ops/indexer_args.h"
+#include "ref/abs_sum.h"
 #include "ref/number_formats.h"
 
 enum { HEAD_DIM = ATTNS_INDEXER_HEAD_DIM, PAGE_KEYS = ATTNS_INDEXER_PAGE_KEYS, SCALE_SIZE = ATTNS_INDEXER_SCALE_SIZE };
-
-static const attns_dtype_set float64_dtype = {"float64", {{kDLFloat, 64, 1}}, 1};
-
-static attns_status read_abs_sum(const DLTensor *abs_sum, const attns_indexer_args *args, attns_tensor *tensor) {
-    tensor->data = NULL;
-    if (!abs_sum)
-        return ATTNS_OK;
-    ATTNS_TRY(attns_tensor_read(abs_sum, "abs_sum", 2, 2, tensor));
-    ATTNS_TRY(attns_tensor_check_device(tensor, true, false));
-    ATTNS_TRY(attns_tensor_check_dtype(tensor, &float64_dtype));
-    ATTNS_TRY(attns_tensor_check_dim(tensor, 0, args->scores.shape[0], "rows of scores"));
-    ATTNS_TRY(attns_tensor_check_dim(tensor, 1, args->scores.shape[1], "columns of scores"));
-    if (args->rows == 0)
-        return ATTNS_OK;
-    ATTNS_TRY(attns_tensor_check_dense(tensor, 1));
-    ATTNS_TRY(attns_tensor_check_aligned(tensor, tensor->element_bytes, 0));
-    return attns_tensor_check_min_stride(tensor, 0, tensor->shape[1] * tensor->element_bytes,
-                                         "its columns, as rows may not overlap");
-}
 
 /* The 128 numbers of a row of queries or keys; `scales` is NULL for bfloat16. */
 static void decode_row(const char *row, const char *scales, double *values) {
@@ -117,7 +99,7 @@ attns_status attns_reference_indexer_scores(const attns_indexer_scores_params *p
     attns_indexer_args args;
     attns_tensor magnitudes;
     ATTNS_TRY(attns_indexer_args_read(params, kDLCPU, &args));
-    ATTNS_TRY(read_abs_sum(abs_sum, &args, &magnitudes));
+    ATTNS_TRY(attns_abs_sum_read(abs_sum, &args.scores, &magnitudes));
     for (int64_t group = 0; args.rows > 0 && group < args.groups; group++)
         score_group(&args, &magnitudes, group);
     return ATTNS_OK;

@@ -12,6 +12,7 @@
 
 #include "core/error.h"
 #include "ops/logits_args.h"
+#include "ref/abs_sum.h"
 #include "ref/number_formats.h"
 
 /* Tokens computed side by side: enough independent sums to hide the latency of additions. */
@@ -35,26 +36,6 @@ typedef struct key_tile {
 } key_tile;
 
 #define VALUES_PER_SCALE 32 /* of MXFP4 */
-
-static const attns_dtype_set float64_dtype = {"float64", {{kDLFloat, 64, 1}}, 1};
-
-static attns_status read_abs_sum(const DLTensor *abs_sum, reference *ref) {
-    attns_tensor *const tensor = &ref->abs_sum;
-    tensor->data = NULL;
-    if (!abs_sum)
-        return ATTNS_OK;
-    ATTNS_TRY(attns_tensor_read(abs_sum, "abs_sum", 2, 2, tensor));
-    ATTNS_TRY(attns_tensor_check_device(tensor, true, false));
-    ATTNS_TRY(attns_tensor_check_dtype(tensor, &float64_dtype));
-    ATTNS_TRY(attns_tensor_check_dim(tensor, 0, ref->args.out.shape[0], "rows of out"));
-    ATTNS_TRY(attns_tensor_check_dim(tensor, 1, ref->args.out.shape[1], "columns of out"));
-    if (ref->args.batch == 0)
-        return ATTNS_OK;
-    ATTNS_TRY(attns_tensor_check_dense(tensor, 1));
-    ATTNS_TRY(attns_tensor_check_aligned(tensor, tensor->element_bytes, 0));
-    return attns_tensor_check_min_stride(tensor, 0, tensor->shape[1] * tensor->element_bytes,
-                                         "its columns, as rows may not overlap");
-}
 
 /* ---- Reading ------------------------------------------------------------------------------------------------- */
 
@@ -243,7 +224,7 @@ static void compute_row(reference *ref, int64_t request, int64_t slot, key_tile 
 
 /* The arguments are read. */
 static attns_status compute(reference *ref, const DLTensor *abs_sum) {
-    ATTNS_TRY(read_abs_sum(abs_sum, ref));
+    ATTNS_TRY(attns_abs_sum_read(abs_sum, &ref->args.out, &ref->abs_sum));
     if (ref->args.batch == 0)
         return ATTNS_OK;
 

@@ -45,15 +45,16 @@ __device__ __forceinline__ int request_length(const CommonArguments &args, int r
     return length;
 }
 
-/* Starts to load the one length of a request, if `condition` holds; it is still to be clamped to [0, max_tokens]. Nothing
- * is computed here, and no branch taken, so that a warp does not wait for it before it uses it. */
+/* Starts to load the one length of a request, if `condition` holds; it is still to be clamped to [0, max_tokens].
+ * Nothing is computed here, and no branch taken, so that a warp does not wait for it before it uses it. */
 __device__ __forceinline__ void load_length(const CommonArguments &args, int request, bool condition, int &length) {
     asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %2, 0;\n@p ld.global.s32 %0, [%1];\n}"
                  : "+r"(length)
                  : "l"(args.seq_lens + request * args.lens_stride_b), "r"(static_cast<int>(condition)));
 }
 
-/* clean_logits: -inf from each row's limit to clean_until, in pieces dealt out over all CTAs. Called by `threads` threads of each. */
+/* clean_logits: -inf from each row's limit to clean_until, in pieces dealt out over all CTAs. Called by `threads`
+ * threads of each. */
 __device__ __forceinline__ void clean_rows(const CommonArguments &args, int thread, int threads) {
     constexpr int PIECE = 2048;
     const int pieces = (args.clean_until + PIECE - 1) / PIECE;

@@ -87,9 +87,9 @@ template <class T> __device__ __forceinline__ T warp_inclusive_scan(T value) {
     return value;
 }
 
-/* Programmatic dependent launch (no-ops in an ordinary launch, and before sm_90). `wait` returns once the previous kernels of the stream
- * have completed and their memory is visible; `launch_dependents` only lets the next kernel be scheduled: that kernel's
- * own wait still lasts until this whole grid is done, so an early trigger exposes nothing. */
+/* Programmatic dependent launch (no-ops in an ordinary launch, and before sm_90). `wait` returns once the previous
+ * kernels of the stream have completed and their memory is visible; `launch_dependents` only lets the next kernel be
+ * scheduled: that kernel's own wait still lasts until this whole grid is done, so an early trigger exposes nothing. */
 __device__ __forceinline__ void grid_dependency_wait() {
 #if __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.wait;" ::: "memory");

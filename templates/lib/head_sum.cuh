@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: MIT
  * Epilogue: sum over heads of weight * relu(score), from wgmma accumulators (layout in wgmma.cuh). Needs ACC_F16,
- * EPI_F16, DOUBLED_RELU and WEIGHTS_IN_REGISTERS. A lane sums its own columns; reduce_rows completes the sum. The order of additions depends on the number of
- * heads alone, so a row's bits do not depend on next_n or on where its slot sits in the wgmma. ReLU keeps NaN. */
+ * EPI_F16, DOUBLED_RELU and WEIGHTS_IN_REGISTERS. A lane sums its own columns; reduce_rows completes the sum. The order
+ * of additions depends on the number of heads alone, so a row's bits do not depend on next_n or on where its slot sits
+ * in the wgmma. ReLU keeps NaN. */
+#include "lib/f16x2.cuh"
 
 /* Partial sums of rows r and r + 8 over the heads 8j + 2q + {0, 1} of one lane. */
 struct RowPair {
     float low, high;
 };
 
-/* With DOUBLED_RELU twice as much, as x + |x|: exact below half of the largest float, and not done by the units that also
- * do integer arithmetic. */
+/* With DOUBLED_RELU twice as much, as x + |x|: exact below half of the largest float, and not done by the units that
+ * also do integer arithmetic. */
 __device__ __forceinline__ float relu(float x) {
     float y;
     if (DOUBLED_RELU)
@@ -17,32 +19,6 @@ __device__ __forceinline__ float relu(float x) {
     else
         asm("max.NaN.f32 %0, %1, 0f00000000;" : "=f"(y) : "f"(x));
     return y;
-}
-
-__device__ __forceinline__ u32 relu_f16x2(u32 x) {
-    u32 y;
-    asm("max.NaN.f16x2 %0, %1, %2;" : "=r"(y) : "r"(x), "r"(0));
-    return y;
-}
-
-__device__ __forceinline__ u32 fma_f16x2(u32 a, u32 b, u32 c) {
-    u32 d;
-    asm("fma.rn.f16x2 %0, %1, %2, %3;" : "=r"(d) : "r"(a), "r"(b), "r"(c));
-    return d;
-}
-
-__device__ __forceinline__ u32 pack_f16x2(float low, float high) {
-    u32 packed;
-    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(packed) : "f"(high), "f"(low));
-    return packed;
-}
-
-__device__ __forceinline__ float2 unpack_f16x2(u32 packed) {
-    float2 x;
-    asm("{\n.reg .b16 low, high;\nmov.b32 {low, high}, %2;\ncvt.f32.f16 %0, low;\ncvt.f32.f16 %1, high;\n}"
-        : "=f"(x.x), "=f"(x.y)
-        : "r"(packed));
-    return x;
 }
 
 /* The two adjacent columns of group j (rows r: half 0, r + 8: half 1) in the epilogue's type. */
@@ -61,7 +37,8 @@ __device__ __forceinline__ u32 columns_f16x2(const u32 *acc, int j, int half) {
 
 /* The weights of SLOTS query slots for the heads that one lane sums, the first HELD pairs of them in registers: shared
  * memory is busy feeding the tensor cores, and a load waits long. */
-template <int HEADS, int SLOTS, bool RAGGED, int HELD = WEIGHTS_IN_REGISTERS ? SLOTS * HEADS / 8 : 0> struct HeadWeights {
+template <int HEADS, int SLOTS, bool RAGGED, int HELD = WEIGHTS_IN_REGISTERS ? SLOTS * HEADS / 8 : 0>
+struct HeadWeights {
     static constexpr int PAIRS = HEADS / 8; /* of one slot */
 
     const float2 *shared;

@@ -9,6 +9,7 @@
  * of a pair instead of 1.0. Sums of the two kinds are kept apart, as the first are twice too large; both are exact
  * until one leaves float32's range. Then the total is not finite, and the caller computes the pair again from the true
  * terms. ReLU keeps NaN in every way. */
+#include "lib/f16x2.cuh"
 
 typedef u64 F32x2;
 
@@ -41,29 +42,6 @@ __device__ __forceinline__ float relu(float x) {
     float y;
     asm("max.NaN.f32 %0, %1, 0f00000000;" : "=f"(y) : "f"(x));
     return y;
-}
-
-__device__ __forceinline__ u32 relu_f16x2(u32 x) {
-    u32 y;
-    asm("max.NaN.f16x2 %0, %1, %2;" : "=r"(y) : "r"(x), "r"(0));
-    return y;
-}
-__device__ __forceinline__ u32 fma_f16x2(u32 a, u32 b, u32 c) {
-    u32 d;
-    asm("fma.rn.f16x2 %0, %1, %2, %3;" : "=r"(d) : "r"(a), "r"(b), "r"(c));
-    return d;
-}
-__device__ __forceinline__ u32 pack_f16x2(float low, float high) {
-    u32 packed;
-    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(packed) : "f"(high), "f"(low));
-    return packed;
-}
-__device__ __forceinline__ float2 unpack_f16x2(u32 packed) {
-    float2 x;
-    asm("{\n.reg .b16 low, high;\nmov.b32 {low, high}, %2;\ncvt.f32.f16 %0, low;\ncvt.f32.f16 %1, high;\n}"
-        : "=f"(x.x), "=f"(x.y)
-        : "r"(packed));
-    return x;
 }
 
 /* Two accumulator cells as two scores. A float16 accumulator is the lower half of its cell. */

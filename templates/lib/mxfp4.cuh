@@ -16,8 +16,8 @@ __device__ __forceinline__ float scale_value(u32 scale) {
     return __uint_as_float(bits);
 }
 
-/* x * 2^exponent for exponents from -254 to 254, in two steps of one sign: nothing overflows or vanishes on the way that
- * the result could hold. */
+/* x * 2^exponent for exponents from -254 to 254, in two steps of one sign: nothing overflows or vanishes on the way
+ * that the result could hold. */
 __device__ __forceinline__ float scale_by_power(float x, int exponent) {
     const int half = exponent >> 1;
     return x * power_of_two(half) * power_of_two(exponent - half);
@@ -25,10 +25,10 @@ __device__ __forceinline__ float scale_by_power(float x, int exponent) {
 
 /* ---- As E5M2 ----
  *
- * An E2M1 number times 2^(1 - shift) is an E5M2 number for shifts from 0 to 15. So numbers whose scales differ by no more
- * than MAX_SHIFT powers of two become E5M2 with their scales in them, relative to the largest. That they are not larger
- * than 12 keeps 128 products of two of them below 2^16, and that they are not shifted farther keeps products multiples of
- * 2^-24: a float16 has room for all that. */
+ * An E2M1 number times 2^(1 - shift) is an E5M2 number for shifts from 0 to 15. So numbers whose scales differ by no
+ * more than MAX_SHIFT powers of two become E5M2 with their scales in them, relative to the largest. That they are not
+ * larger than 12 keeps 128 products of two of them below 2^16, and that they are not shifted farther keeps products
+ * multiples of 2^-24: a float16 has room for all that. */
 
 constexpr int MAX_SHIFT = 12;
 constexpr int E5M2_BIAS = 1;
@@ -42,7 +42,8 @@ struct E5m2Octet {
     u32 low, high; /* numbers 0..3 and 4..7 */
 };
 
-/* Bytes of {b, a} by the nibbles of `selector`. Not __byte_perm, which first clears every fourth bit of the selector. */
+/* Bytes of {b, a} by the nibbles of `selector`. Not __byte_perm, which first clears every fourth bit of the
+ * selector. */
 __device__ __forceinline__ u32 permute_bytes(u32 a, u32 b, u32 selector) {
     u32 d;
     asm("prmt.b32 %0, %1, %2, %3;" : "=r"(d) : "r"(a), "r"(b), "r"(selector));
@@ -63,7 +64,8 @@ __device__ __forceinline__ u32 upper_codes(u32 masked) {
 /* Eight E2M1 numbers as E5M2 bytes. */
 __device__ __forceinline__ E5m2Octet e2m1_to_e5m2(u32 codes, uint2 table) {
     const u32 magnitudes = codes & 0x77777777u;
-    const u32 evens = codes << 4; /* signs of the even numbers in the highest bits of bytes, as those of the odd ones are */
+    /* Signs of the even numbers in the highest bits of bytes, as those of the odd ones are. */
+    const u32 evens = codes << 4;
     const u32 low = permute_bytes(table.x, table.y, magnitudes);
     const u32 high = permute_bytes(table.x, table.y, upper_codes(magnitudes));
     return {(permute_bytes(evens, codes, 0x5140) & 0x80808080u) | low,

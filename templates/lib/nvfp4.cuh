@@ -18,8 +18,8 @@ __device__ __forceinline__ u32 scales_to_halves(u32 codes) {
     asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(halves) : "h"(static_cast<unsigned short>(codes)));
     return multiply_halves(halves, 0x58005800u); /* 2^7 */
 #else
-    /* Sign, 4 exponent and 3 mantissa bits are put where float16 has its sign, lowest exponent and highest mantissa bits,
-     * which is the value times 2^-8, subnormal or not. */
+    /* Sign, 4 exponent and 3 mantissa bits are put where float16 has its sign, lowest exponent and highest mantissa
+     * bits, which is the value times 2^-8, subnormal or not. */
     const u32 spread = __byte_perm(codes, 0, 0x1404);
     const u32 halves = (spread & 0x80008000u) | (spread >> 1 & 0x3f803f80u);
     const u32 nan = ((spread & 0x7f007f00u) + 0x01000100u) & 0x80008000u;
@@ -29,8 +29,8 @@ __device__ __forceinline__ u32 scales_to_halves(u32 codes) {
 
 /* Eight E2M1 values to four registers of two halves each, times 2^-14: elements (0, 4), (2, 6), (1, 5), (3, 7).
  *
- * A half whose upper byte is s000 eem0 has the value s eem times 2^-14, subnormal or not. A nibble n = s eem becomes that
- * byte by 2n + 0x70 and a mask: if s is set, 0x10 + 0x70 carries it to the top. */
+ * A half whose upper byte is s000 eem0 has the value s eem times 2^-14, subnormal or not. A nibble n = s eem becomes
+ * that byte by 2n + 0x70 and a mask: if s is set, 0x10 + 0x70 carries it to the top. */
 __device__ __forceinline__ void nibbles_to_halves(u32 word, u32 (&halves)[4]) {
     constexpr u32 MASK = 0x8e008e00u;
     u32 even; /* in assembly, as the compiler would make three instructions of the two */

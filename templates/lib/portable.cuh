@@ -14,7 +14,7 @@
  * what is kept of a slot besides). run_portable takes a class with `load_slot`, `store_query` and `Keys`, see the
  * kernels. */
 #include "lib/head_sum.cuh"
-#include "lib/schedule.cuh"
+#include "lib/walk.cuh"
 
 constexpr int UNIT_TOKENS = 32;
 constexpr int HALVES = UNIT_TOKENS / 16; /* products of 16 rows */
@@ -38,24 +38,8 @@ struct Arguments {
     const unsigned char *kv; /* blocks: values, then scales */
     i64 block_stride;
     int num_blocks;
-    const float *weights;
-    i64 weights_stride;
-    const int *block_tables;
-    i64 table_stride;
-    const int *seq_lens;
-    i64 lens_stride_b, lens_stride_t; /* the second is used with per_slot_lens */
-    const int *schedule;              /* share starts {request, tile}, or null */
-    Output *out;
-    i64 out_stride;
-    int batch;
-    int max_tokens;  /* lengths are clamped to this: what max_seq_len and the block table cover */
-    int clean_until; /* -inf is written from a row's limit to this column; 0: nothing is */
-    int per_slot_lens;
-    int num_shares;
-    int unused[3]; /* here a constant: stages, and CTAs on an SM */
+    CommonArguments common; /* stages and ctas_per_sm are constants here */
 };
-
-#include "lib/walk.cuh"
 
 /* ---- Shared memory -------------------------------------------------------------------------------------------- */
 
@@ -196,7 +180,7 @@ struct Ring {
 
     __device__ __forceinline__ void load_ids(int first_unit, int (&to)[BOXES]) const {
         const int token = segment.token + (first_unit + lane_id() * WARPS) * UNIT_TOKENS;
-        const int *row = args.block_tables + segment.request * args.table_stride;
+        const int *row = args.common.block_tables + segment.request * args.common.table_stride;
 #pragma unroll
         for (int box = 0; box < BOXES; box++) {
             const int start = token + box * BOX_TOKENS;
@@ -293,11 +277,12 @@ struct Ring {
 
 /* By all threads, between barriers: weights, limits and extras of the request. */
 template <class Format> __device__ __forceinline__ void load_request(const Arguments &args, int request) {
+    const float *weights = args.common.weights;
     for (int i = static_cast<int>(threadIdx.x); i < NEXT_N * NUM_HEADS; i += THREADS)
         shared_at<float>(WEIGHTS_AT)[i] =
-            args.weights[(static_cast<i64>(request) * NEXT_N + i / NUM_HEADS) * args.weights_stride + i % NUM_HEADS];
+            weights[(static_cast<i64>(request) * NEXT_N + i / NUM_HEADS) * args.common.weights_stride + i % NUM_HEADS];
     if (threadIdx.x < NEXT_N)
-        shared_at<int>(LIMITS_AT)[threadIdx.x] = slot_limit(args, request, static_cast<int>(threadIdx.x));
+        shared_at<int>(LIMITS_AT)[threadIdx.x] = slot_limit(args.common, request, static_cast<int>(threadIdx.x));
     if constexpr (SLOT_EXTRA_BYTES > 0) {
         for (int slot = static_cast<int>(threadIdx.x) / 32; slot < NEXT_N; slot += WARPS)
             Format::load_slot(args, request, slot);
@@ -322,7 +307,7 @@ template <class Format> __device__ __forceinline__ void load_queries(const Argum
 }
 
 /* By one warp: writes the next `count` segments of the share. */
-__device__ __forceinline__ void walk(const Arguments &args, bool start, int count, Segment *segments) {
+__device__ __forceinline__ void walk(const CommonArguments &args, bool start, int count, Segment *segments) {
     WalkState &state = shared_at<WalkState>(WALK_AT)[lane_id()];
     Walker walker(args, shared_at<int>(CHUNK_TILES_AT));
     if (start)
@@ -337,7 +322,8 @@ __device__ __forceinline__ void walk(const Arguments &args, bool start, int coun
     state = walker;
 }
 
-template <class Format> __device__ __forceinline__ void run_portable(const Arguments &args) {
+template <class Format> __device__ __forceinline__ void run_portable(const Arguments &arguments) {
+    const CommonArguments &args = arguments.common;
     const int warp = static_cast<int>(threadIdx.x) / 32;
     grid_dependency_wait();
     grid_dependency_trigger();
@@ -352,7 +338,8 @@ template <class Format> __device__ __forceinline__ void run_portable(const Argum
         walk(args, true, 2, segments);
     __syncthreads();
 
-    Ring ring{args, shared_address(shared_memory) + RING_AT + static_cast<u32>(warp * STAGES * STAGE_BYTES), 0, 0, 0};
+    const u32 stages = shared_address(shared_memory) + RING_AT + static_cast<u32>(warp * STAGES * STAGE_BYTES);
+    Ring ring{arguments, stages, 0, 0, 0};
     for (int place = 0;; place ^= 1) {
         const Segment segment = segments[place];
         const Segment *next = &segments[place ^ 1];
@@ -362,11 +349,11 @@ template <class Format> __device__ __forceinline__ void run_portable(const Argum
             ring.enter(segment, false);
         ring.is_next = false;
         ring.fill(next);
-        load_request<Format>(args, segment.request);
+        load_request<Format>(arguments, segment.request);
         if (CHUNKS == 1 && SLOT_EXTRA_BYTES > 0)
             __syncthreads();
         if (CHUNKS == 1)
-            load_queries<Format>(args, segment.request, 0);
+            load_queries<Format>(arguments, segment.request, 0);
         __syncthreads();
         if (warp == 0)
             walk(args, false, 1, &segments[place]);
@@ -394,12 +381,12 @@ template <class Format> __device__ __forceinline__ void run_portable(const Argum
             for (int slot = 0; slot < NEXT_N; slot++) {
                 if (CHUNKS > 1 && slot % CHUNK_SLOTS == 0) {
                     __syncthreads();
-                    load_queries<Format>(args, segment.request, slot / CHUNK_SLOTS);
+                    load_queries<Format>(arguments, segment.request, slot / CHUNK_SLOTS);
                     __syncthreads();
                 }
                 if (has_unit) {
-                    const float score =
-                        keys.score(args, segment.request, slot, shared_at<u32>(slot % CHUNK_SLOTS * QUERY_SLOT_BYTES));
+                    const u32 *queries = shared_at<u32>(slot % CHUNK_SLOTS * QUERY_SLOT_BYTES);
+                    const float score = keys.score(arguments, segment.request, slot, queries);
                     Output *row = args.out + (static_cast<i64>(segment.request) * NEXT_N + slot) * args.out_stride;
                     store_if(token < limits[slot], row + token, score);
                 }
@@ -412,5 +399,5 @@ template <class Format> __device__ __forceinline__ void run_portable(const Argum
         __syncthreads();
     }
     if (args.clean_until > 0)
-        clean_rows(args, args.out);
+        clean_rows(args, static_cast<int>(threadIdx.x), THREADS);
 }

@@ -16,8 +16,8 @@ __device__ __forceinline__ int tiles_of(int tokens) {
 }
 
 /* Sums tiles(request) over each chunk into chunk_tiles, by all warps of the CTA. A barrier must follow. Here and below,
- * Sum is int where lengths are bounded by an output that exists (2^31 tiles would be 256 GiB of 16-bit scores), i64 where
- * they may be anything. */
+ * Sum is int where lengths are bounded by an output that exists (2^31 tiles would be 256 GiB of 16-bit scores), i64
+ * where they may be anything. */
 template <class Sum, class Tiles>
 __device__ __forceinline__ void sum_chunks(int batch, int chunk_length, int warp, int warps, Sum *chunk_tiles,
                                            const Tiles &tiles) {

@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: MIT
  * How a producer warp walks its CTA's share of a batch: a run of tiles of WALK_TOKENS tokens. The 32 lanes plan one
- * tile each, so that 32 block ids are in flight together, and then take turns in issuing. A Loader has int length(int
- * request)                          tokens, clamped void look_up(int request, int token, int length) starts reading the
- * block ids of the tile at `token` void begin(const RequestNote &note)              called for each request, before its
- * tiles void load(int token)                             called by the lane that has looked the tile up void
- * advance(bool request)                       by all lanes, after a tile; with a new request or without Every loop is
- * bounded by the batch, whatever the lengths or a caller's schedule hold, and a request without tiles is never
- * announced: no role can see it. */
+ * tile each, so that 32 block ids are in flight together, and then take turns in issuing. A Loader has
+ *
+ *   int length(int request)                            tokens, clamped
+ *   void look_up(int request, int token, int length)   starts reading the block ids of the tile at `token`
+ *   void begin(const RequestNote &note, int length)    called for each request, before its tiles
+ *   void load(int token)                               called by the lane that has looked the tile up
+ *   void advance(bool request)                         by all lanes, after a tile; with a new request or without
+ *
+ * Every loop is bounded by the batch, whatever the lengths or a caller's schedule hold, and a request without tiles is
+ * never announced: no role can see it. */
 
 /* What one CTA does of one request, for the roles behind the producer. tiles == 0 ends the work. */
 struct alignas(16) RequestNote {
@@ -61,7 +64,7 @@ __device__ __forceinline__ void issue_tiles(Loader &loader, int base, int own, i
     for (int turn = 0; turn < count; turn++) {
         if (lane_id() == turn) {
             if (first_tile)
-                loader.begin(note);
+                loader.begin(note, tokens);
             loader.load(token);
         }
         __syncwarp();

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: MIT
  * A CTA's share of the batch as a sequence of segments: runs of one request's tokens. One warp walks; the others are
  * told through shared memory, so that all agree on the work whatever the lengths and a caller's schedule say, and even
- * while they change. Needs NEXT_N, and an Arguments with batch, max_tokens, seq_lens and its strides, per_slot_lens,
- * schedule and num_shares. */
+ * while they change. */
+
+#include "lib/arguments.cuh"
+#include "lib/schedule.cuh"
 
 /* token == end: there is no more. */
 struct alignas(16) Segment {
@@ -10,24 +12,6 @@ struct alignas(16) Segment {
     int token, end; /* tokens [token, end); `token` is a multiple of TILE_TOKENS */
     int unused;
 };
-
-/* Tokens that slot t of a request sees: row request * NEXT_N + t is written in columns [0, limit). */
-__device__ __forceinline__ int slot_limit(const Arguments &args, int request, int slot) {
-    if (args.per_slot_lens)
-        return clamp(args.seq_lens[request * args.lens_stride_b + slot * args.lens_stride_t], 0, args.max_tokens);
-    const int length = clamp(args.seq_lens[request * args.lens_stride_b], 0, args.max_tokens);
-    return max(length - (NEXT_N - 1) + slot, 0);
-}
-
-__device__ __forceinline__ int request_length(const Arguments &args, int request) {
-    if (!args.per_slot_lens)
-        return slot_limit(args, request, NEXT_N - 1);
-    int length = 0;
-#pragma unroll
-    for (int slot = 0; slot < NEXT_N; slot++)
-        length = max(length, slot_limit(args, request, slot));
-    return length;
-}
 
 /* Where a walk stands, of each lane. It rests in shared memory, as it is needed seldom. */
 struct WalkState {
@@ -45,11 +29,11 @@ struct WalkState {
 
 /* All functions are called by one whole warp. */
 struct Walker : WalkState {
-    const Arguments &args;
+    const CommonArguments &args;
     const int *chunk_tiles; /* of sum_chunks */
     int chunk_length;
 
-    __device__ __forceinline__ Walker(const Arguments &args, const int *chunk_tiles)
+    __device__ __forceinline__ Walker(const CommonArguments &args, const int *chunk_tiles)
         : args(args), chunk_tiles(chunk_tiles), chunk_length(chunk_length_of(args.batch)) {}
 
     __device__ __forceinline__ void start() {
@@ -146,21 +130,3 @@ struct Walker : WalkState {
         return segment;
     }
 };
-
-/* clean_logits: -inf from each row's limit to clean_until, in pieces dealt out over all threads of the grid. */
-template <class Output> __device__ __forceinline__ void clean_rows(const Arguments &args, Output *rows) {
-    constexpr int PIECE = 2048;
-    const int pieces = (args.clean_until + PIECE - 1) / PIECE;
-    const i64 items = static_cast<i64>(args.batch) * NEXT_N * pieces;
-    for (i64 item = blockIdx.x; item < items; item += gridDim.x) {
-        const i64 row = item / pieces;
-        const int begin = static_cast<int>(item - row * pieces) * PIECE;
-        const int request = static_cast<int>(row / NEXT_N);
-        const int limit = slot_limit(args, request, static_cast<int>(row - static_cast<i64>(request) * NEXT_N));
-        const int end = min(args.clean_until - begin, PIECE) + begin;
-        Output *out = rows + row * args.out_stride;
-        for (int column = max(begin, limit) + static_cast<int>(threadIdx.x); column < end;
-             column += static_cast<int>(blockDim.x))
-            out[column] = convert<Output>(-__int_as_float(0x7f800000));
-    }
-}

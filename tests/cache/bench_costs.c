@@ -60,8 +60,8 @@ static void lookups(const char *what, attns_cache *cache, const attns_cache_key 
 
 static void costs(void **state) {
     (void)state;
-    char scratch[256], dir[512], bundle[512];
-    make_scratch(scratch);
+    char dir[512], bundle[512];
+    make_scratch(NULL);
     format_path(dir, "%s/cache", scratch);
     format_path(bundle, "%s/bundle", scratch);
     static attns_cache_key keys[ENTRIES];
@@ -103,7 +103,7 @@ static void costs(void **state) {
     for (uint32_t i = 0; i < all.count; i++)
         free((void *)all.items[i].bytes);
     free(payload);
-    remove_scratch(scratch);
+    remove_scratch(NULL);
 }
 
 int main(void) {

@@ -15,11 +15,21 @@
 
 /* ---- Scratch directories ---- */
 
-void make_scratch(char path[256]) {
+char scratch[256];
+
+int make_scratch(void **unused) {
+    (void)unused;
     const char *base = getenv("TMPDIR");
-    snprintf(path, 256, "%s/attns-cache-test-XXXXXX", base != NULL && *base == '/' ? base : "/tmp");
-    assert_non_null(mkdtemp(path));
-    assert_int_equal(chmod(path, 0755), 0);
+    snprintf(scratch, sizeof scratch, "%s/attns-cache-test-XXXXXX", base != NULL && *base == '/' ? base : "/tmp");
+    assert_non_null(mkdtemp(scratch));
+    assert_int_equal(chmod(scratch, 0755), 0);
+    return 0;
+}
+
+int remove_scratch(void **unused) {
+    (void)unused;
+    remove_tree(scratch);
+    return 0;
 }
 
 static int remove_one(const char *path, const struct stat *st, int type, struct FTW *walk) {
@@ -29,7 +39,7 @@ static int remove_one(const char *path, const struct stat *st, int type, struct 
     return remove(path);
 }
 
-void remove_scratch(const char *path) {
+void remove_tree(const char *path) {
     assert_int_equal(nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS), 0);
 }
 

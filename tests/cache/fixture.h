@@ -19,9 +19,11 @@
 
 /* ---- Scratch directories ---- */
 
-/* A fresh directory of mode 0755, so that other users can reach what a test puts below it. */
-void make_scratch(char path[256]);
-void remove_scratch(const char *path); /* with everything in it */
+/* The directory of the test that runs: fresh, of mode 0755, so that other users can reach what is put below it. */
+extern char scratch[256];
+int make_scratch(void **unused); /* for a test's setup, or called by it */
+int remove_scratch(void **unused);
+void remove_tree(const char *path); /* with everything in it */
 
 __attribute__((format(printf, 2, 3))) void format_path(char path[512], const char *format, ...);
 

@@ -18,12 +18,12 @@
 
 enum { KEYS = 40, OLD = 12080, NEW = 13000 };
 
-static char scratch[256], bundle_path[512], dir[512];
+static char bundle_path[512], dir[512];
 static attns_cache_key keys[KEYS];
 
 static int set_up(void **state) {
     (void)state;
-    make_scratch(scratch);
+    make_scratch(NULL);
     format_path(bundle_path, "%s/kernels.attns", scratch);
     format_path(dir, "%s/cache", scratch);
     for (int i = 0; i < KEYS; i++) {
@@ -38,7 +38,7 @@ static int tear_down(void **state) {
     (void)state;
     for (int i = 0; i < KEYS; i++)
         attns_cache_key_free(&keys[i]);
-    remove_scratch(scratch);
+    remove_scratch(NULL);
     return 0;
 }
 

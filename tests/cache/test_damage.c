@@ -16,20 +16,6 @@
 
 enum { BUILD = 12080, OLDER = 12010 };
 
-static char scratch[256];
-
-static int set_up(void **state) {
-    (void)state;
-    make_scratch(scratch);
-    return 0;
-}
-
-static int tear_down(void **state) {
-    (void)state;
-    remove_scratch(scratch);
-    return 0;
-}
-
 /* Each changes the file at `path`, a sound entry of `bytes`; `other` is the path of another key's entry. */
 typedef void (*damage_fn)(const char *path, uint8_t *bytes, size_t size, const char *other);
 
@@ -265,7 +251,7 @@ static void in_a_readonly_tier(void **state) {
         assert_int_equal(lookup_of(cache, &key, 0), BUILD);
         assert_int_equal(lookup_of(cache, &other, 0), BUILD);
         attns_cache_close(cache);
-        remove_scratch(above);
+        remove_tree(above);
     }
     attns_cache_key_free(&key);
     attns_cache_key_free(&other);
@@ -308,10 +294,10 @@ static void successor_is_not_removed(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(in_the_writable_tier, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(older_build_serves, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(in_a_readonly_tier, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(successor_is_not_removed, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(in_the_writable_tier, make_scratch, remove_scratch),
+        cmocka_unit_test_setup_teardown(older_build_serves, make_scratch, remove_scratch),
+        cmocka_unit_test_setup_teardown(in_a_readonly_tier, make_scratch, remove_scratch),
+        cmocka_unit_test_setup_teardown(successor_is_not_removed, make_scratch, remove_scratch),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

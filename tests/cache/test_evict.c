@@ -15,7 +15,6 @@
 
 enum { BUILD = 12080, PAYLOAD = 10000, MANY = 16 };
 
-static char scratch[256];
 static attns_cache_key keys[MANY + 8];
 static uint64_t entry_bytes;
 
@@ -62,7 +61,7 @@ static long age_of(int i) {
 
 static int set_up(void **state) {
     (void)state;
-    make_scratch(scratch);
+    make_scratch(NULL);
     for (int i = 0; i < MANY + 8; i++) {
         char name[32];
         snprintf(name, sizeof name, "key %02d", i);
@@ -82,7 +81,7 @@ static int tear_down(void **state) {
     (void)state;
     for (int i = 0; i < MANY + 8; i++)
         attns_cache_key_free(&keys[i]);
-    remove_scratch(scratch);
+    remove_scratch(NULL);
     return 0;
 }
 

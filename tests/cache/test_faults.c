@@ -21,13 +21,12 @@ enum { BUILD = 12080, OLDER = 12010, MAX_BYTES = 40000 };
 static const int errors[] = {ENOSPC, EDQUOT, EIO, ESTALE, EBUSY, ENOENT, EACCES};
 enum { NUM_ERRORS = sizeof errors / sizeof errors[0] };
 
-static char scratch[256];
 static char dir[512], shipped[512];
 static attns_cache_key made, kept, two, old_key, below;
 
 static int set_up(void **state) {
     (void)state;
-    make_scratch(scratch);
+    make_scratch(NULL);
     format_path(dir, "%s/cache", scratch);
     format_path(shipped, "%s/shipped", scratch);
     made = key_of("made");
@@ -53,7 +52,7 @@ static int tear_down(void **state) {
     attns_cache_key_free(&two);
     attns_cache_key_free(&old_key);
     attns_cache_key_free(&below);
-    remove_scratch(scratch);
+    remove_scratch(NULL);
     return 0;
 }
 
@@ -61,7 +60,7 @@ static int tear_down(void **state) {
 static void prepare(bool exists) {
     char path[512];
     if (path_exists(dir))
-        remove_scratch(dir);
+        remove_tree(dir);
     if (!exists)
         return;
     log_record log;

@@ -109,8 +109,8 @@ static void written_as_then(void **state) {
 /* The kept files serve: in a directory and as a bundle. */
 static void read_as_written(void **state) {
     (void)state;
-    char scratch[256], path[512], place[512];
-    make_scratch(scratch);
+    char path[512], place[512];
+    make_scratch(NULL);
     attns_cache_key a = key_for("sm_90a"), b = key_for("sm_103a");
     log_record log;
     for (int form = 0; form < 2; form++) {
@@ -144,7 +144,7 @@ static void read_as_written(void **state) {
     }
     attns_cache_key_free(&a);
     attns_cache_key_free(&b);
-    remove_scratch(scratch);
+    remove_scratch(NULL);
 }
 
 int main(void) {

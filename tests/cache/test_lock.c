@@ -14,14 +14,13 @@
 #include <time.h>
 #include <unistd.h>
 
-static char scratch[256];
 static attns_cache *cache;
 static attns_cache_key key, other;
 static log_record record;
 
 static int set_up(void **state) {
     (void)state;
-    make_scratch(scratch);
+    make_scratch(NULL);
     cache = open_cache(scratch, NULL, 0, &record);
     key = key_of("key");
     other = key_of("other");
@@ -34,7 +33,7 @@ static int tear_down(void **state) {
     attns_cache_close(cache);
     attns_cache_key_free(&key);
     attns_cache_key_free(&other);
-    remove_scratch(scratch);
+    remove_scratch(NULL);
     return 0;
 }
 

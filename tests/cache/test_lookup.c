@@ -9,20 +9,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static char scratch[256];
-
-static int set_up(void **state) {
-    (void)state;
-    make_scratch(scratch);
-    return 0;
-}
-
-static int tear_down(void **state) {
-    (void)state;
-    remove_scratch(scratch);
-    return 0;
-}
-
 static void round_trip(void **state) {
     (void)state;
     char dir[512];
@@ -301,13 +287,13 @@ static void off(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(round_trip, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(any_payload_and_meta, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(choice_of_build, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(neighbours, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(tiers_in_order, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(figures, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(path_is_not_in_the_key, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(round_trip, make_scratch, remove_scratch),
+        cmocka_unit_test_setup_teardown(any_payload_and_meta, make_scratch, remove_scratch),
+        cmocka_unit_test_setup_teardown(choice_of_build, make_scratch, remove_scratch),
+        cmocka_unit_test_setup_teardown(neighbours, make_scratch, remove_scratch),
+        cmocka_unit_test_setup_teardown(tiers_in_order, make_scratch, remove_scratch),
+        cmocka_unit_test_setup_teardown(figures, make_scratch, remove_scratch),
+        cmocka_unit_test_setup_teardown(path_is_not_in_the_key, make_scratch, remove_scratch),
         cmocka_unit_test(off),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -18,18 +18,10 @@
 
 enum { BUILD = 12080, STRANGER = 54321 };
 
-static char scratch[256];
-
 static int set_up(void **state) {
     (void)state;
-    make_scratch(scratch);
+    make_scratch(NULL);
     alarm(60); /* a FIFO that is waited on ends the test */
-    return 0;
-}
-
-static int tear_down(void **state) {
-    (void)state;
-    remove_scratch(scratch);
     return 0;
 }
 
@@ -403,15 +395,15 @@ static void shipped_by_root_used_by_anybody(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(modes_of_directories, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(each_refused_tier_is_told, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(owners_of_directories, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(symbolic_links_to_directories, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(symbolic_links_above, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(impostors, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(directory_in_an_entrys_place, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(odd_lock_files, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(shipped_by_root_used_by_anybody, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(modes_of_directories, set_up, remove_scratch),
+        cmocka_unit_test_setup_teardown(each_refused_tier_is_told, set_up, remove_scratch),
+        cmocka_unit_test_setup_teardown(owners_of_directories, set_up, remove_scratch),
+        cmocka_unit_test_setup_teardown(symbolic_links_to_directories, set_up, remove_scratch),
+        cmocka_unit_test_setup_teardown(symbolic_links_above, set_up, remove_scratch),
+        cmocka_unit_test_setup_teardown(impostors, set_up, remove_scratch),
+        cmocka_unit_test_setup_teardown(directory_in_an_entrys_place, set_up, remove_scratch),
+        cmocka_unit_test_setup_teardown(odd_lock_files, set_up, remove_scratch),
+        cmocka_unit_test_setup_teardown(shipped_by_root_used_by_anybody, set_up, remove_scratch),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

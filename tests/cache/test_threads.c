@@ -14,7 +14,7 @@
 
 enum { THREADS = 8, KEYS = 8, ROUNDS = 60, OLD = 12080, NEW = 13000 };
 
-static char scratch[256], dir[512], bundle_path[512];
+static char dir[512], bundle_path[512];
 static attns_cache_key keys[KEYS];
 
 typedef struct collection {
@@ -107,7 +107,7 @@ static void log_nothing(void *user, int level, const char *message) {
 
 static void everything_at_once(void **state) {
     (void)state;
-    make_scratch(scratch);
+    make_scratch(NULL);
     format_path(dir, "%s/cache", scratch);
     format_path(bundle_path, "%s/bundle", scratch);
     for (int i = 0; i < KEYS; i++) {
@@ -139,7 +139,7 @@ static void everything_at_once(void **state) {
     attns_cache_close(cache);
     for (int i = 0; i < KEYS; i++)
         attns_cache_key_free(&keys[i]);
-    remove_scratch(scratch);
+    remove_scratch(NULL);
 }
 
 int main(void) {

@@ -13,20 +13,6 @@
 
 enum { BUILD = 13000, STRANGER = 54321, FRIENDS = 60001 };
 
-static char scratch[256];
-
-static int set_up(void **state) {
-    (void)state;
-    make_scratch(scratch);
-    return 0;
-}
-
-static int tear_down(void **state) {
-    (void)state;
-    remove_scratch(scratch);
-    return 0;
-}
-
 static attns_cache *open_first_of(const char *const *dirs, size_t num_dirs, bool shared, log_record *log) {
     memset(log, 0, sizeof *log);
     const attns_cache_params params = {
@@ -227,9 +213,9 @@ static void shared_by_a_group(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(the_first_that_can_be_written, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(an_image_is_read_and_home_is_written, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(shared_by_a_group, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(the_first_that_can_be_written, make_scratch, remove_scratch),
+        cmocka_unit_test_setup_teardown(an_image_is_read_and_home_is_written, make_scratch, remove_scratch),
+        cmocka_unit_test_setup_teardown(shared_by_a_group, make_scratch, remove_scratch),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

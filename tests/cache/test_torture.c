@@ -29,7 +29,6 @@ enum { PROCESSES = 8, KEYS = 8, BUILD = 13000 };
  * milliseconds here. */
 #define LONGEST_WAIT_SECONDS 10.0
 
-static char scratch[256];
 static attns_cache_key keys[KEYS];
 
 typedef struct shared {
@@ -176,7 +175,7 @@ static void killed_at_random_moments(void **state) {
     const char *const text = getenv("ATTNS_TORTURE_KILLS");
     const long kills = text != NULL ? strtol(text, NULL, 10) : 120;
     seed_random();
-    make_scratch(scratch);
+    make_scratch(NULL);
     assert_int_equal(chmod(scratch, 0700), 0);
     all = mmap(NULL, sizeof *all, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     assert_ptr_not_equal(all, MAP_FAILED);
@@ -236,7 +235,7 @@ static void killed_at_random_moments(void **state) {
     for (int i = 0; i < KEYS; i++)
         attns_cache_key_free(&keys[i]);
     munmap(all, sizeof *all);
-    remove_scratch(scratch);
+    remove_scratch(NULL);
 }
 
 int main(void) {

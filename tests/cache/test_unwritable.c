@@ -19,20 +19,6 @@
 
 enum { BUILD = 12080, CANNOT_MOUNT = 77 };
 
-static char scratch[256];
-
-static int set_up(void **state) {
-    (void)state;
-    make_scratch(scratch);
-    return 0;
-}
-
-static int tear_down(void **state) {
-    (void)state;
-    remove_scratch(scratch);
-    return 0;
-}
-
 static void below_a_file(void **state) {
     (void)state;
     attns_cache_key key = key_of("below a file");
@@ -104,7 +90,7 @@ static void removed_while_running(void **state) {
         entry_path(path, dir, &key, BUILD);
         for (int i = 0; i < level + 1; i++)
             *strrchr(path, '/') = '\0';
-        remove_scratch(path);
+        remove_tree(path);
         assert_int_equal(lookup_of(cache, &key, 0), 0);
         assert_int_equal(lookup_of(cache, &key, BUILD), 0);
         const int lock = attns_cache_lock(cache, &key, 1.0);
@@ -347,14 +333,14 @@ static void remounted_read_only(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(below_a_file, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(files_where_directories_belong, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(removed_while_running, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(file_size_limit, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(too_many_open_files, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(full_disk, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(bounded_on_a_small_disk, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(remounted_read_only, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(below_a_file, make_scratch, remove_scratch),
+        cmocka_unit_test_setup_teardown(files_where_directories_belong, make_scratch, remove_scratch),
+        cmocka_unit_test_setup_teardown(removed_while_running, make_scratch, remove_scratch),
+        cmocka_unit_test_setup_teardown(file_size_limit, make_scratch, remove_scratch),
+        cmocka_unit_test_setup_teardown(too_many_open_files, make_scratch, remove_scratch),
+        cmocka_unit_test_setup_teardown(full_disk, make_scratch, remove_scratch),
+        cmocka_unit_test_setup_teardown(bounded_on_a_small_disk, make_scratch, remove_scratch),
+        cmocka_unit_test_setup_teardown(remounted_read_only, make_scratch, remove_scratch),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,14 +3,15 @@
  * several stages only, which a chip with little shared memory does not have. */
 #include "known_bad.h"
 
-#define HEAD     "lib/head_sum.cuh"
-#define FRAME    "lib/portable.cuh"
-#define WALK     "lib/walk.cuh"
-#define PORTABLE "fp8_paged_mqa_logits_portable.cu"
+#define HEAD      "lib/head_sum.cuh"
+#define FRAME     "lib/portable.cuh"
+#define ARGUMENTS "lib/arguments.cuh"
+#define WALK      "lib/walk.cuh"
+#define PORTABLE  "fp8_paged_mqa_logits_portable.cu"
 
 static const struct mutation mutations[] = {
     {.fault = "causal bound of the newest slot for every slot",
-     .edits = {{WALK, "max(length - (NEXT_N - 1) + slot, 0)", "length"}}},
+     .edits = {{ARGUMENTS, "max(length - (NEXT_N - 1) + slot, 0)", "length"}}},
     {.fault = "scale missing", .edits = {{PORTABLE, "slot * NUM_HEADS) * scale", "slot * NUM_HEADS)"}}},
     {.fault = "scale of another token of the unit", .edits = {{PORTABLE, "own_token() * 4", "(own_token() ^ 8) * 4"}}},
     {.fault = "ReLU dropped", .edits = {{HEAD, "max.NaN.f32 %0, %1, 0f00000000;", "mov.f32 %0, %1;"}}},
@@ -22,9 +23,9 @@ static const struct mutation mutations[] = {
     {.fault = "first slot's queries for every slot",
      .edits = {{FRAME, "slot % CHUNK_SLOTS * QUERY_SLOT_BYTES", "0 * QUERY_SLOT_BYTES"}}},
     {.fault = "weights of another request",
-     .edits = {{FRAME, "args.weights[(static_cast<i64>(", "args.weights[(0 * static_cast<i64>("}}},
+     .edits = {{FRAME, "weights[(static_cast<i64>(request)", "weights[(0 * static_cast<i64>(request)"}}},
     {.fault = "block table of the first request",
-     .edits = {{FRAME, "segment.request * args.table_stride", "0 * args.table_stride"}}},
+     .edits = {{FRAME, "segment.request * args.common.table_stride", "0 * args.common.table_stride"}}},
     {.fault = "the other piece of 16 values",
      .edits = {{PORTABLE, "2 * pair + lane_id() / 16", "2 * pair + 1 - lane_id() / 16"}}},
     {.fault = "last 32 dims ignored",
@@ -38,8 +39,9 @@ static const struct mutation mutations[] = {
     {.fault = "first tile of a share left out",
      .edits = {{WALK, "from = clamp(begin - exclusive", "from = clamp(begin + 1 - exclusive"}}},
     {.fault = "cleaned one column short",
-     .edits = {{WALK, "min(args.clean_until - begin, PIECE)", "min(args.clean_until - 1 - begin, PIECE)"}}},
-    {.fault = "cleaned from one column early", .edits = {{WALK, "max(begin, limit) + ", "max(begin, limit - 1) + "}}},
+     .edits = {{ARGUMENTS, "min(args.clean_until - begin, PIECE)", "min(args.clean_until - 1 - begin, PIECE)"}}},
+    {.fault = "cleaned from one column early",
+     .edits = {{ARGUMENTS, "max(begin, limit) + ", "max(begin, limit - 1) + "}}},
     {.fault = "no wait for the previous kernel",
      .edits = {{"lib/base.cuh", "griddepcontrol.wait;", ""}},
      .dependent_launch = true},

@@ -7,6 +7,7 @@
 
 #include "jit/template.h"
 #include "plan/plan.h"
+#include "placeholders.h"
 #include "testing.h"
 
 enum {
@@ -70,28 +71,6 @@ static void for_every_plan(void (*check)(const attns_problem *problem, const att
             check(&much, &much_plan);
         }
     }
-}
-
-static const char *text_of(const attns_plan *plan, const char *placeholder) {
-    const char *value = NULL;
-    for (size_t i = 0; i < plan->num_placeholders; i++) {
-        if (strcmp(plan->placeholders[i].name, placeholder) == 0) {
-            CHECK(plan, !value);
-            value = plan->placeholders[i].value;
-        }
-    }
-    if (!value)
-        fail_msg("%s: there is no placeholder %s", plan->name, placeholder);
-    return value;
-}
-
-static int value_of(const attns_plan *plan, const char *placeholder) {
-    const char *text = text_of(plan, placeholder);
-    char *end;
-    const long value = strtol(text, &end, 10);
-    if (end == text || *end)
-        fail_msg("%s: %s is \"%s\", which is no number", plan->name, placeholder, text);
-    return (int)value;
 }
 
 static int total_slots(const attns_plan *plan) {

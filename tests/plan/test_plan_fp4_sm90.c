@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "plan/plan.h"
+#include "placeholders.h"
 #include "testing.h"
 
 enum { TILE_TOKENS = 64, MAX_COLUMNS = 128, CHUNK_TABLE_BYTES = 512 * 4, SYSTEM_BYTES = 1024, QUARTER_REGISTERS = 512 };
@@ -15,18 +16,6 @@ enum { TILE_TOKENS = 64, MAX_COLUMNS = 128, CHUNK_TABLE_BYTES = 512 * 4, SYSTEM_
         if (!(condition))                                                                                              \
             fail_msg("%s: %s", plan->name, #condition);                                                                \
     } while (0)
-
-static const char *text_of(const attns_plan *plan, const char *placeholder) {
-    for (size_t i = 0; i < plan->num_placeholders; i++)
-        if (strcmp(plan->placeholders[i].name, placeholder) == 0)
-            return plan->placeholders[i].value;
-    fail_msg("%s: there is no placeholder %s", plan->name, placeholder);
-    return "";
-}
-
-static int value_of(const attns_plan *plan, const char *placeholder) {
-    return (int)strtol(text_of(plan, placeholder), NULL, 10);
-}
 
 static int round_up(int value, int unit) {
     return (value + unit - 1) / unit * unit;

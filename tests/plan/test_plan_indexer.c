@@ -7,6 +7,7 @@
 
 #include "jit/template.h"
 #include "plan/plan.h"
+#include "placeholders.h"
 #include "testing.h"
 
 static const char *const archs[] = {"sm_80",   "sm_86",   "sm_87",   "sm_88",   "sm_89",   "sm_90",      "sm_90a",
@@ -34,14 +35,6 @@ static attns_plan plan_of(const char *arch, int format) {
         attns_plan_make(&problems[format], &target, ATTNS_CHOOSE_AUTO, &plan) != ATTNS_OK)
         fail_msg("%s: %s", arch, attns_last_error());
     return plan;
-}
-
-static int value_of(const attns_plan *plan, const char *placeholder) {
-    for (size_t i = 0; i < plan->num_placeholders; i++)
-        if (strcmp(plan->placeholders[i].name, placeholder) == 0)
-            return atoi(plan->placeholders[i].value);
-    fail_msg("%s: there is no placeholder %s", plan->name, placeholder);
-    return 0;
 }
 
 #define CHECK(condition)                                                                                               \

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "plan/plan.h"
+#include "placeholders.h"
 #include "testing.h"
 
 enum { UNIT_TOKENS = 32, WALK_AND_NOTES = 32 * 44 + 64, CHUNK_TABLE_BYTES = 512 * 4, SYSTEM_BYTES = 1024 };
@@ -20,14 +21,6 @@ static const char *const archs[] = {"sm_80",  "sm_86",  "sm_87",  "sm_88",  "sm_
         if (!(condition))                                                                                              \
             fail_msg("%s for %s: %s", plan->name, plan->target.arch, #condition);                                      \
     } while (0)
-
-static int value_of(const attns_plan *plan, const char *placeholder) {
-    for (size_t i = 0; i < plan->num_placeholders; i++)
-        if (strcmp(plan->placeholders[i].name, placeholder) == 0)
-            return (int)strtol(plan->placeholders[i].value, NULL, 10);
-    fail_msg("%s: there is no placeholder %s", plan->name, placeholder);
-    return 0;
-}
 
 /* Bytes of the operands of one slot's queries. */
 static int query_bytes(const attns_problem *p, const attns_plan *plan) {

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "plan/kernels.h"
+#include "placeholders.h"
 #include "testing.h"
 
 enum {
@@ -57,14 +58,6 @@ static void for_every_plan(void (*check)(const attns_problem *problem, const att
             check(&problem, &plan);
         }
     }
-}
-
-static int value_of(const attns_plan *plan, const char *placeholder) {
-    for (size_t i = 0; i < plan->num_placeholders; i++)
-        if (strcmp(plan->placeholders[i].name, placeholder) == 0)
-            return atoi(plan->placeholders[i].value);
-    fail_msg("%s: there is no placeholder %s", plan->name, placeholder);
-    return 0;
 }
 
 static bool is_fp4(const attns_problem *problem) {

@@ -14,6 +14,7 @@
 #include "jit/nvrtc.h"
 #include "jit/template.h"
 #include "plan/plan.h"
+#include "placeholders.h"
 #include "testing.h"
 
 enum { HEADS = 64, HEAD_DIM = 128, BLOCK_SIZE = 64, TILE_TOKENS = 128 };
@@ -145,14 +146,6 @@ static job_cost read_job(const char *cubin) {
 }
 
 /* ---- One kernel ---- */
-
-static int value_of(const attns_plan *plan, const char *placeholder) {
-    for (size_t i = 0; i < plan->num_placeholders; i++)
-        if (strcmp(plan->placeholders[i].name, placeholder) == 0)
-            return atoi(plan->placeholders[i].value);
-    fail_msg("there is no placeholder %s", placeholder);
-    return 0;
-}
 
 static double larger(double a, double b) {
     return a > b ? a : b;

@@ -56,6 +56,20 @@ static inline ptx_module *ptx_body_module(const char *body, char *error, size_t 
     return ptx_module_for("sm_90a", body, error, error_size);
 }
 
+/* Text that the machine refuses for a target, with a message that has `part`. */
+typedef struct ptx_refused {
+    const char *target, *text, *part;
+} ptx_refused;
+
+static inline void check_refused(const ptx_refused *cases, size_t count) {
+    for (size_t i = 0; i < count; i++) {
+        char body[512], error[512] = "";
+        snprintf(body, sizeof body, "%s;\nret;\n", cases[i].text);
+        if (ptx_module_for(cases[i].target, body, error, sizeof error) || !strstr(error, cases[i].part))
+            fail_msg("%s for %s: \"%s\" without \"%s\"", cases[i].text, cases[i].target, error, cases[i].part);
+    }
+}
+
 static inline bool run_ptx(const char *body, ptx_run *run) {
     char error[512] = "";
     ptx_module *module = ptx_module_for(run->target ? run->target : "sm_90a", body, error, sizeof(error));

@@ -45,6 +45,32 @@ static inline void seed_randomly(void) {
     printf("seed: PTXSIM_TEST_SEED=%llu\n", (unsigned long long)random_state);
 }
 
+/* Numbers as a register holds them. */
+static inline uint64_t float_bits(float value) {
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof(bits));
+    return bits;
+}
+
+static inline uint64_t double_bits(double value) {
+    uint64_t bits;
+    memcpy(&bits, &value, sizeof(bits));
+    return bits;
+}
+
+static inline float as_float(uint64_t bits) {
+    const uint32_t low = (uint32_t)bits;
+    float value;
+    memcpy(&value, &low, sizeof(value));
+    return value;
+}
+
+static inline double as_double(uint64_t bits) {
+    double value;
+    memcpy(&value, &bits, sizeof(value));
+    return value;
+}
+
 /* NULL and a message in `error` if the module does not load. */
 static inline ptx_module *machine_load(const char *text, char *error, size_t error_size) {
     char source[1024];

@@ -6,27 +6,7 @@
 
 #include <time.h>
 
-#include "run_ptx.h"
-
-typedef struct text {
-    char bytes[1 << 17];
-    size_t used;
-} text;
-
-static inline void add(text *t, const char *format, ...) __attribute__((format(printf, 2, 3)));
-static inline void add(text *t, const char *format, ...) {
-    va_list arguments;
-    va_start(arguments, format);
-    const int length = vsnprintf(t->bytes + t->used, sizeof(t->bytes) - t->used, format, arguments);
-    va_end(arguments);
-    assert_true(length >= 0 && (size_t)length < sizeof(t->bytes) - t->used);
-    t->used += (size_t)length;
-}
-
-/* Text that is no format. */
-static inline void say(text *t, const char *plain) {
-    add(t, "%s", plain);
-}
+#include "ptx_text.h"
 
 /* The tile lies in dynamic shared memory, behind what run_ptx.h and the kernel declare. */
 enum { TILE_START = 5120 };

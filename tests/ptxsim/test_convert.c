@@ -7,31 +7,6 @@
 
 #include "scalar_machine.h"
 
-static uint64_t float_bits(float value) {
-    uint32_t bits;
-    memcpy(&bits, &value, sizeof(bits));
-    return bits;
-}
-
-static uint64_t double_bits(double value) {
-    uint64_t bits;
-    memcpy(&bits, &value, sizeof(bits));
-    return bits;
-}
-
-static float as_float(uint64_t bits) {
-    const uint32_t low = (uint32_t)bits;
-    float value;
-    memcpy(&value, &low, sizeof(value));
-    return value;
-}
-
-static double as_double(uint64_t bits) {
-    double value;
-    memcpy(&value, &bits, sizeof(value));
-    return value;
-}
-
 /* ---- Formats by their definitions ---- */
 
 typedef struct format {

@@ -141,20 +141,13 @@ static void test_wrong(void **unused) {
 
 static void test_refused(void **unused) {
     (void)unused;
-    static const struct {
-        const char *target, *text, *part;
-    } cases[] = {
+    static const ptx_refused cases[] = {
         {"sm_75", "cp.async.ca.shared.global [%r1], [%rd1], 4", "needs sm_80 or newer, not sm_75"},
         {"sm_80", "cp.async.bulk.commit_group", "needs sm_90 or newer, not sm_80"},
         {"sm_80", "cp.async.cs.shared.global [%r1], [%rd1], 4", "not implemented"},
         {"sm_80", "cp.async.ca.global.shared [%rd1], [%r1], 4", "not implemented"},
     };
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        char body[256], error[512] = "";
-        snprintf(body, sizeof body, "%s;\nret;\n", cases[i].text);
-        if (ptx_module_for(cases[i].target, body, error, sizeof error) || !strstr(error, cases[i].part))
-            fail_msg("%s for %s: \"%s\"", cases[i].text, cases[i].target, error);
-    }
+    check_refused(cases, sizeof cases / sizeof *cases);
 }
 
 int main(void) {

@@ -215,9 +215,7 @@ static void test_mixed(void **unused) {
 
 static void test_refused(void **unused) {
     (void)unused;
-    static const struct {
-        const char *target, *text, *part;
-    } cases[] = {
+    static const ptx_refused cases[] = {
         {"sm_90a", "ldmatrix.sync.aligned.m16n16.x1.trans.shared.b8 {%r1,%r2}, [%r3]", "needs sm_100f"},
         {"sm_120a", "ldmatrix.sync.aligned.m16n16.x1.shared.b8 {%r1,%r2}, [%r3]", "there is no such form"},
         {"sm_120a", "ldmatrix.sync.aligned.m16n16.x4.trans.shared.b8 {%r1,%r2}, [%r3]", "there is no such form"},
@@ -233,12 +231,7 @@ static void test_refused(void **unused) {
         {"sm_90", "red.global.add.v2.u32 [%in], {%r1,%r2}", "vectors are of floats"},
         {"sm_90", "add.f32.f16 %r1, %h1, %r2", "needs sm_100"},
     };
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        char body[256], error[512] = "";
-        snprintf(body, sizeof body, "%s;\nret;\n", cases[i].text);
-        if (ptx_module_for(cases[i].target, body, error, sizeof error) || !strstr(error, cases[i].part))
-            fail_msg("%s for %s: \"%s\"", cases[i].text, cases[i].target, error);
-    }
+    check_refused(cases, sizeof cases / sizeof *cases);
 }
 
 int main(void) {

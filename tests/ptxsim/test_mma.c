@@ -507,9 +507,7 @@ static void test_undefined(void **unused) {
 #define REGISTERS " {%r1,%r1,%r1,%r1}, {%r1,%r1,%r1,%r1}, {%r1,%r1}, {%r1,%r1,%r1,%r1}"
 static void test_refused(void **unused) {
     (void)unused;
-    static const struct {
-        const char *target, *text, *part;
-    } cases[] = {
+    static const ptx_refused cases[] = {
         {"sm_80", "mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e4m3.f32" REGISTERS, "needs sm_89 or newer"},
         {"sm_120", "mma.sync.aligned.m16n8k32.row.col.kind::f8f6f4.f32.e4m3.e4m3.f32" REGISTERS, "needs sm_120f"},
         {"sm_100a", "mma.sync.aligned.m16n8k32.row.col.kind::f8f6f4.f32.e4m3.e4m3.f32" REGISTERS, "needs sm_120f"},
@@ -533,13 +531,7 @@ static void test_refused(void **unused) {
          "mma.sync.aligned.m16n8k64.row.col.kind::mxf4.block_scale.f32.e2m1.e2m1.f32.ue8m0" REGISTERS ", %r1, {0,0}",
          "operands"},
     };
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        char body[512], error[512] = "";
-        snprintf(body, sizeof body, "%s;\nret;\n", cases[i].text);
-        ptx_module *module = ptx_module_for(cases[i].target, body, error, sizeof error);
-        if (module || !strstr(error, cases[i].part))
-            fail_msg("%s for %s: \"%s\" without \"%s\"", cases[i].text, cases[i].target, error, cases[i].part);
-    }
+    check_refused(cases, sizeof cases / sizeof *cases);
 }
 
 static void test_faults(void **unused) {

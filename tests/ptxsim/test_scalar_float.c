@@ -11,29 +11,8 @@
 #define SIGN32  UINT64_C(0x80000000)
 #define QUIET64 (UINT64_C(1) << 51)
 
-static float as_float(uint64_t bits) {
-    const uint32_t low = (uint32_t)bits;
-    float value;
-    memcpy(&value, &low, sizeof(value));
-    return value;
-}
-
-static double as_double(uint64_t bits) {
-    double value;
-    memcpy(&value, &bits, sizeof(value));
-    return value;
-}
-
 static uint64_t bits_of(float value) {
-    uint32_t bits;
-    memcpy(&bits, &value, sizeof(bits));
-    return isnan(value) ? NAN32 : bits;
-}
-
-static uint64_t bits_of_double(double value) {
-    uint64_t bits;
-    memcpy(&bits, &value, sizeof(bits));
-    return bits;
+    return isnan(value) ? NAN32 : float_bits(value);
 }
 
 /* ---- Sources ---- */
@@ -289,7 +268,7 @@ static uint64_t result64(double value, const uint64_t *s, const char *order) {
     for (; *order && isnan(value); order++)
         if (isnan(as_double(s[*order - 'x'])))
             return s[*order - 'x'] | QUIET64;
-    return isnan(value) ? UINT64_C(0xfff8000000000000) : bits_of_double(value);
+    return isnan(value) ? UINT64_C(0xfff8000000000000) : double_bits(value);
 }
 
 #define DOUBLE_FORMULA(name, expression)                                                                               \
@@ -357,10 +336,10 @@ static double sum_error(double x, double y) {
     FLOAT_FORMULA(div_##mode, bits_of(directed32(a / b, (a - (double)(a / b) * b) * (b > 0 ? 1 : -1), m)))             \
     FLOAT_FORMULA(rcp_##mode, bits_of(directed32(1 / a, (1 - (double)(1 / a) * a) * (a > 0 ? 1 : -1), m)))             \
     FLOAT_FORMULA(sqrt_##mode, bits_of(directed32(sqrtf(a), a - (double)sqrtf(a) * sqrtf(a), m)))                      \
-    DOUBLE_FORMULA(add64_##mode, bits_of_double(directed64(a + b, sum_error(a, b), m)))                                \
-    DOUBLE_FORMULA(mul64_##mode, bits_of_double(directed64(a *b, fma(a, b, -(a * b)), m)))                             \
-    DOUBLE_FORMULA(div64_##mode, bits_of_double(directed64(a / b, -fma(a / b, b, -a) * (b > 0 ? 1 : -1), m)))          \
-    DOUBLE_FORMULA(sqrt64_##mode, bits_of_double(directed64(sqrt(a), -fma(sqrt(a), sqrt(a), -a), m)))                  \
+    DOUBLE_FORMULA(add64_##mode, double_bits(directed64(a + b, sum_error(a, b), m)))                                   \
+    DOUBLE_FORMULA(mul64_##mode, double_bits(directed64(a *b, fma(a, b, -(a * b)), m)))                                \
+    DOUBLE_FORMULA(div64_##mode, double_bits(directed64(a / b, -fma(a / b, b, -a) * (b > 0 ? 1 : -1), m)))             \
+    DOUBLE_FORMULA(sqrt64_##mode, double_bits(directed64(sqrt(a), -fma(sqrt(a), sqrt(a), -a), m)))                     \
     PACKED_FORMULA(add_##mode)
 DIRECTED_FORMULAS(rz, 'z')
 DIRECTED_FORMULAS(rm, 'm')

@@ -4,7 +4,7 @@
 #include <math.h>
 #include <time.h>
 
-#include "run_ptx.h"
+#include "ptx_text.h"
 #include "tensor_sum.h"
 
 static uint64_t base_seed;
@@ -144,21 +144,6 @@ static uint64_t descriptor(const product *p, bool transposed, number_type type, 
 }
 
 /* ---- Kernels ---- */
-
-typedef struct text {
-    char bytes[65536];
-    size_t used;
-} text;
-
-static void add(text *t, const char *format, ...) __attribute__((format(printf, 2, 3)));
-static void add(text *t, const char *format, ...) {
-    va_list arguments;
-    va_start(arguments, format);
-    const int length = vsnprintf(t->bytes + t->used, sizeof(t->bytes) - t->used, format, arguments);
-    va_end(arguments);
-    assert_true(length >= 0 && (size_t)length < sizeof(t->bytes) - t->used);
-    t->used += (size_t)length;
-}
 
 static int registers_of(const product *p) {
     return p->half ? p->n / 4 : p->n / 2;
