@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: MIT
  * fp4_paged_mqa_logits for sm_90a: persistent, warp-specialised, one pass over the KV for every next_n.
  *
- * Hopper multiplies no 4-bit numbers, so a math warpgroup expands a tile's keys to E5M2 in registers, as the A operand of
- * wgmma, and a request's queries to E5M2 in shared memory, as B. The scales go along: a token's (or head's) scales become
- * shifts relative to the largest of them, as long as they differ by no more than MAX_SHIFT powers of two; the largest itself
- * multiplies the token's score, or the head's weight. What does not fit (scales further apart, NaN, weights very far apart or
- * near the ends of float32) is called wild, and scored apart, slowly, number by number. Whether a score is wild depends on
- * its own token and query slot alone, so its bits do, too.
+ * Hopper multiplies no 4-bit numbers, so a math warpgroup expands a tile's keys to E5M2 in registers, as the A operand
+ * of wgmma, and a request's queries to E5M2 in shared memory, as B. The scales go along: a token's (or head's) scales
+ * become shifts relative to the largest of them, as long as they differ by no more than MAX_SHIFT powers of two; the
+ * largest itself multiplies the token's score, or the head's weight. What does not fit (scales further apart, NaN,
+ * weights very far apart or near the ends of float32) is called wild, and scored apart, slowly, number by number.
+ * Whether a score is wild depends on its own token and query slot alone, so its bits do, too.
  *
- * For scores of 16 bits, heads are weighted and summed on the tensor cores as well (lib/head_sum_mma.cuh), for float32 on
- * FP32 units.
+ * For scores of 16 bits, heads are weighted and summed on the tensor cores as well (lib/head_sum_mma.cuh), for float32
+ * on FP32 units.
  *
- * The rest is as in fp8_paged_mqa_logits_sm90.cu: producers that alone know the schedule (a warp for each tile of a
- * stage), a ring of KV stages, a RequestNote for each request, stores while the tensor cores work on the next tile. */
+ * The rest is as in fp8_paged_mqa_logits_sm90.cu: producers that alone know the schedule, a ring of KV stages, which
+ * warpgroups and producers take in turn, a RequestNote for each request, stores while the tensor cores work on the next
+ * tile. */
 #include "lib/base.cuh"
 #include "lib/mbarrier.cuh"
 #include "lib/tma.cuh"
@@ -61,7 +62,8 @@ constexpr int BOX_TOKENS = BLOCK_SIZE < TILE_TOKENS ? BLOCK_SIZE : TILE_TOKENS;
 constexpr int BOXES = TILE_TOKENS / BOX_TOKENS;
 /* Interleaved scales of half a block lie all over the block's scales. */
 constexpr int BOX_SCALE_BYTES = (SCALES_INTERLEAVED ? BLOCK_SIZE : BOX_TOKENS) * GROUPS;
-constexpr int BOX_SCALE_PITCH = BOX_SCALE_BYTES < 128 ? 128 : BOX_SCALE_BYTES; /* TMA writes to multiples of 128 bytes */
+/* TMA writes to multiples of 128 bytes. */
+constexpr int BOX_SCALE_PITCH = BOX_SCALE_BYTES < 128 ? 128 : BOX_SCALE_BYTES;
 constexpr int MAP_ROW_BYTES = BOX_TOKENS * ROW_BYTES < 1024 ? BOX_TOKENS * ROW_BYTES : 1024;
 constexpr int K_BYTES = TILE_TOKENS * ROW_BYTES;
 constexpr int SCALE_BYTES = BOXES * BOX_SCALE_PITCH;
@@ -143,7 +145,8 @@ struct Layout {
     __device__ __forceinline__ u32 made_weights(int slot) const { /* [H] floats, or SplitWeights */
         return base + MADE_WEIGHTS + static_cast<u32>(slot) * MADE_SLOT_BYTES;
     }
-    __device__ __forceinline__ u32 powers() const { /* [SLOTS]: floats, what sums are to be multiplied with besides the token's scale */
+    /* [SLOTS]: floats, what sums are to be multiplied with besides the token's scale. */
+    __device__ __forceinline__ u32 powers() const {
         return base + POWERS;
     }
     __device__ __forceinline__ u32 tame_limits() const { /* [SLOTS]: 0 for wild slots */
@@ -248,7 +251,7 @@ struct Scorer {
 
     /* Of the current request. */
     HeadSums<SUMS_ON_TENSOR_CORES> heads; /* its sums are of the chunk that is not stored yet */
-    u32 own_slot;         /* address of what is kept for this lane's slot in the first pair of slots, but for an offset */
+    u32 own_slot;         /* address, but for an offset, of what is kept for this lane's slot in the first pair */
     int own_limit;        /* of that slot; 0 for wild ones */
     float own_power;
     Output *row;
@@ -316,8 +319,8 @@ struct Scorer {
         return keys;
     }
 
-    /* Which of the lane's two rows are wild (bit 0: row r, bit 1: row r + 8), if some scale is suspicious. A group of zeros
-     * that is too far below the largest needs no scale, though. */
+    /* Which of the lane's two rows are wild (bit 0: row r, bit 1: row r + 8), if some scale is suspicious. A group of
+     * zeros that is too far below the largest needs no scale, though. */
     __device__ __forceinline__ u32 wild_rows(int start) const {
         const u32 tile = stage;
         const int r = warp_row() + lane_id() / 4;
@@ -353,9 +356,9 @@ struct Scorer {
         }
     }
 
-    /* Multiplies and sums the chunk from `next_slot` on; meanwhile the chunk before it is stored. There may be none: then
-     * its stores are off, rather than branched around, because ptxas serialises wgmmas that are in flight over a branch
-     * (advice C7518). */
+    /* Multiplies and sums the chunk from `next_slot` on; meanwhile the chunk before it is stored. There may be none:
+     * then its stores are off, rather than branched around, because ptxas serialises wgmmas that are in flight over a
+     * branch (advice C7518). */
     __device__ __forceinline__ void score_chunk(Keys &keys, int next_slot, int next_token, float next_power) {
         float acc[Mma::REGISTERS];
         u32 queries = expanded + static_cast<u32>(next_slot * NUM_HEADS * HEAD_DIM);

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: MIT
  * fp8_paged_mqa_logits for sm_90a: persistent, warp-specialised, one pass over the KV for every next_n.
  *
- * A CTA is a ring of KV stages, a producer warp and some math warpgroups. The producer alone knows the schedule: it walks the
- * CTA's share of the batch, announces every request with a RequestNote (in a Q stage, with the queries and weights) and fills
- * KV stages by TMA, with a tile of 64 tokens each. The math warpgroups take tiles in turn (or deal out the query slots of a
- * tile): multiply a tile (M = 64 tokens) with the heads of their query slots (N), apply ReLU, weights and head sum in registers,
- * and store the scores while the tensor cores work on the next product. A stage always belongs to the same warpgroups: the
- * number of stages is a multiple of the teams, or a wait could take a phase for the one before last. Nothing else is shared
- * between the roles, so they cannot disagree about the work, whatever the lengths or a caller's schedule say. */
+ * A CTA is a ring of KV stages, some math warpgroups and producer warps. The producers alone know the schedule: they
+ * walk the CTA's share of the batch, announce every request with a RequestNote (in a Q stage, with the queries and
+ * weights) and fill KV stages by TMA, with a tile of 64 tokens each. The math warpgroups take tiles in turn (or deal
+ * out the query slots of a tile): multiply a tile (M = 64 tokens) with the heads of their query slots (N), apply ReLU,
+ * weights and head sum in registers, and store the scores while the tensor cores work on the next product. A stage
+ * always belongs to the same warpgroups: the number of stages is a multiple of the teams, or a wait could take a phase
+ * for the one before last. Nothing else is shared between the roles, so they cannot disagree about the work, whatever
+ * the lengths or a caller's schedule say. */
 #include "lib/base.cuh"
 #include "lib/mbarrier.cuh"
 #include "lib/tma.cuh"
@@ -141,8 +142,8 @@ struct Loader {
             tma_load_4d(layout.q(q.stage) + slot * NUM_HEADS * HEAD_DIM, &args.q, full, 0, 0, slot, request,
                         EVICT_LAST);
             bulk_load(layout.weights(q.stage) + slot * NUM_HEADS * 4,
-                      args.common.weights + (static_cast<i64>(request) * NEXT_N + slot) * args.common.weights_stride, NUM_HEADS * 4,
-                      full);
+                      args.common.weights + (static_cast<i64>(request) * NEXT_N + slot) * args.common.weights_stride,
+                      NUM_HEADS * 4, full);
         }
     }
 
@@ -174,15 +175,16 @@ struct Loader {
     }
 };
 
-/* A math warpgroup: scores the tiles that are its team's turn for its query slots, a chunk of slots at a time. Where next_n does
- * not fill the chunks, the slots past it are computed from whatever lies behind the queries, and not stored. */
+/* A math warpgroup: scores the tiles that are its team's turn for its query slots, a chunk of slots at a time. Where
+ * next_n does not fill the chunks, the slots past it are computed from whatever lies behind the queries, and not
+ * stored. */
 struct Scorer {
     typedef Wgmma<CHUNK_SLOTS * NUM_HEADS> Mma;
     static constexpr int SLOTS = CHUNKS * CHUNK_SLOTS;
     static constexpr bool RAGGED = SLOT_GROUPS * SLOTS != NEXT_N;
     static constexpr int NO_TOKEN = 0x7fffffff;
-    /* Descriptors in registers of the lanes, from where each wgmma fetches them, rather than in those of the warp: 2 % faster
-     * with four teams, up to 14 % slower otherwise. */
+    /* Descriptors in registers of the lanes, from where each wgmma fetches them, rather than in those of the warp: 2 %
+     * faster with four teams, up to 14 % slower otherwise. */
     static constexpr bool KEPT_DESCRIPTORS = TEAMS == 4;
     /* Straight-line code for a tile, which may keep things of all slots in registers. */
     static constexpr bool UNROLLED = CHUNKS == 1 || WEIGHTS_IN_REGISTERS > 0;
@@ -212,8 +214,8 @@ struct Scorer {
     int token; /* of this lane in its tile; NO_TOKEN: there is no such chunk */
     float scale;
 
-    /* In the end a lane holds one row (token) of one slot: lane & 1 chooses between rows r and r + 8 of its quad, lane & 2
-     * between the slots of a pair. */
+    /* In the end a lane holds one row (token) of one slot: lane & 1 chooses between rows r and r + 8 of its quad, lane
+     * & 2 between the slots of a pair. */
     __device__ __forceinline__ int tile_row() const {
         return static_cast<int>(threadIdx.x / 32 & 3) * 16 + lane_id() / 4 + (lane_id() & 1) * 8;
     }
@@ -261,8 +263,8 @@ struct Scorer {
         wgmma_commit();
     }
 
-    /* Multiplies and sums a chunk; meanwhile the one before it is stored. There may be none: then its stores are off, rather than
-     * branched around, because ptxas serialises wgmmas that are in flight over a branch (advice C7518). */
+    /* Multiplies and sums a chunk; meanwhile the one before it is stored. There may be none: then its stores are off,
+     * rather than branched around, because ptxas serialises wgmmas that are in flight over a branch (advice C7518). */
     __device__ __forceinline__ void score_chunk(int slot, int next_token, float next_scale) {
         Accumulator acc[Mma::REGISTERS];
         wgmma_fence();
@@ -283,7 +285,8 @@ struct Scorer {
 
     __device__ __forceinline__ void score_tile(int next_token) {
         mbarrier_wait(full0 + static_cast<u32>(kv.stage) * 16, kv.parity);
-        const float next_scale = __uint_as_float(load_shared<u32>(scale0 + static_cast<u32>(kv.stage) * (SCALE_FLOATS * 4)));
+        const u32 own_scale = scale0 + static_cast<u32>(kv.stage) * (SCALE_FLOATS * 4);
+        const float next_scale = __uint_as_float(load_shared<u32>(own_scale));
         if constexpr (UNROLLED) {
 #pragma unroll
             for (int slot = 0; slot < SLOTS; slot += CHUNK_SLOTS)
@@ -320,7 +323,8 @@ struct Scorer {
             const RequestNote note = *shared_pointer<RequestNote>(layout.note(q.stage));
             if (note.tiles == 0)
                 break;
-            weights.load(shared_pointer<float>(layout.weights(q.stage)) + first_slot * NUM_HEADS, NEXT_N - 1 - first_slot);
+            weights.load(shared_pointer<float>(layout.weights(q.stage)) + first_slot * NUM_HEADS,
+                         NEXT_N - 1 - first_slot);
             limits = shared_pointer<int>(layout.limits(q.stage)) + lane_slot;
             row = args.out + (static_cast<i64>(note.request) * NEXT_N + lane_slot) * args.out_stride;
             if (UNROLLED) {
@@ -334,7 +338,8 @@ struct Scorer {
                     keep(held_rows[pair]);
                 }
             }
-            q0 = wgmma_descriptor_low<HEAD_DIM>(layout.q(q.stage) + static_cast<u32>(first_slot * NUM_HEADS * HEAD_DIM));
+            q0 = wgmma_descriptor_low<HEAD_DIM>(layout.q(q.stage) +
+                                                static_cast<u32>(first_slot * NUM_HEADS * HEAD_DIM));
             if (KEPT_DESCRIPTORS)
                 keep(q0);
             token = NO_TOKEN;

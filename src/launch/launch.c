@@ -52,9 +52,9 @@ void attns_choose_ctas(const attns_logits_args *args, const attns_kernel *kernel
     arguments->stages = useful < room ? (int)useful : room;
 }
 
-/* A dependent launch finds SMs where CTAs of the launch before have ended. If more of its CTAs fit there than are meant for an
- * SM, they crowd there, and other SMs stay idle: with much work that is up to 15 % on an H200. With little, an early start is
- * worth more. */
+/* A dependent launch finds SMs where CTAs of the launch before have ended. If more of its CTAs fit there than are meant
+ * for an SM, they crowd there, and other SMs stay idle: with much work that is up to 15 % on an H200. With little, an
+ * early start is worth more. */
 static int shared_bytes(const attns_plan *plan, const attns_common_arguments *common, bool pdl) {
     const int bytes = attns_plan_shared_bytes(plan, common->stages);
     if (!pdl || common->ctas_per_sm == plan->min_ctas_per_sm)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Configuration of templates/fp4_paged_mqa_logits_sm90.cu: how many math warpgroups a CTA has, how the heads of all query
- * slots (the N of the MMA) are cut into wgmmas, and how much shared memory goes to queries and to the KV ring. */
+ * Configuration of templates/fp4_paged_mqa_logits_sm90.cu: how many math warpgroups a CTA has, how the heads of all
+ * query slots (the N of the MMA) are cut into wgmmas, and how much shared memory goes to queries and to the KV ring. */
 #include <stdio.h>
 
 #include "plan/kernels.h"
@@ -24,7 +24,8 @@ typedef struct cta_shape {
     int math_registers, producer_registers; /* of a thread; 0: all have alike */
 } cta_shape;
 
-/* Of a head's weight, as the template makes it: two float16 numbers and a zero for the tensor cores, which sum 16-bit scores. */
+/* Of a head's weight, as the template makes it: two float16 numbers and a zero for the tensor cores, which sum 16-bit
+ * scores. */
 static int weight_bytes(const attns_problem *p) {
     return p->out_dtype == ATTNS_DTYPE_F32 ? 4 : 3 * 2;
 }
@@ -57,8 +58,8 @@ static int stages_that_fit(const attns_problem *p, const attns_target *target, c
     return attns_plan_stages(&plan, 1);
 }
 
-/* Measured on an H200: one CTA an SM of as many math warpgroups as registers allow, so that they share a request's expanded
- * queries and keep pace with each other. */
+/* Measured on an H200: one CTA an SM of as many math warpgroups as registers allow, so that they share a request's
+ * expanded queries and keep pace with each other. */
 static cta_shape choose_shape(const attns_problem *p, attns_plan *plan) {
     cta_shape shape = {.q_stages = 1};
     shape.slots_per_chunk = attns_slots_per_wgmma(p->num_heads, p->next_n, MAX_COLUMNS);

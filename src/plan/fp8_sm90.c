@@ -11,7 +11,8 @@ enum {
     GOOD_STAGES = 6, /* a second Q stage must leave so many */
     CHUNK_TABLE_BYTES = 512 * 4,
     /* Of keys under way for a CTA, where two or three share an SM. 4.8 TB/s times a latency of about 1 us are 5 MB, or
-     * 36 KB for each SM; two CTAs have nearly twice that. More is up to 10 % slower on an H200: see templates/README.md. */
+     * 36 KB for each SM; two CTAs have nearly twice that. More is up to 10 % slower on an H200: see
+     * templates/README.md. */
     RING_BYTES = 32 * 1024,
     LARGE_RING_BYTES = 80 * 1024, /* where a CTA has an SM for itself */
     OTHER_REGISTERS = 12, /* of a math thread, besides accumulators, weights, sums, and what it keeps of slots */
@@ -29,7 +30,8 @@ typedef struct cta_shape {
 } cta_shape;
 
 /* CTAs that have an SM to themselves, several math warpgroups, and their registers, which the producers give up: for
- * problems with `from` to `to` columns (heads of all query slots together). Where there is none, small CTAs share the SM. */
+ * problems with `from` to `to` columns (heads of all query slots together). Where there is none, small CTAs share the
+ * SM. */
 static const struct large_cta {
     int from, to;
     int warpgroups, slot_groups;
@@ -90,9 +92,10 @@ static void choose_large(const attns_problem *p, const struct large_cta *large, 
 }
 
 /* Measured on an H200. One wide wgmma beats several narrow ones (K is read from shared memory once for each), several
- * small CTAs on an SM beat one large one (they start sooner and hide each other's waits), unless registers are the limit: a
- * quarter of an SM has 512 for each lane, which its warps share, and allocates by warp; so with CTAs of 5 warps a
- * thread has 168 if two share an SM, 128 if three do. That is room for the accumulators of 256 columns and little else. */
+ * small CTAs on an SM beat one large one (they start sooner and hide each other's waits), unless registers are the
+ * limit: a quarter of an SM has 512 for each lane, which its warps share, and allocates by warp; so with CTAs of 5
+ * warps a thread has 168 if two share an SM, 128 if three do. That is room for the accumulators of 256 columns and
+ * little else. */
 static void choose_small(const attns_problem *p, attns_plan *plan, cta_shape *shape) {
     const bool one_wgmma = p->next_n * p->num_heads <= 256 && p->epi_dtype == ATTNS_DTYPE_F32;
     plan->max_ctas_per_sm = plan->min_ctas_per_sm == 2 && p->next_n * p->num_heads <= 64 ? 3 : plan->min_ctas_per_sm;
@@ -140,13 +143,13 @@ attns_status attns_plan_fp8_sm90(const attns_problem *p, attns_plan *plan) {
     const cta_shape shape = choose_shape(p, plan);
     plan->template_file = "fp8_paged_mqa_logits_sm90.cu";
     plan->entry = "fp8_paged_mqa_logits";
-    plan->threads = 32 * (4 * shape.math_warpgroups + (shape.math_registers != 0 ? 4 : shape.math_warpgroups / shape.slot_groups));
+    plan->stage_step = shape.math_warpgroups / shape.slot_groups;
+    plan->threads = 32 * (4 * shape.math_warpgroups + (shape.math_registers != 0 ? 4 : plan->stage_step));
     plan->tile_tokens = TILE_TOKENS;
     plan->shared_fixed = fixed_bytes(p, shape.q_stages);
     plan->shared_per_stage = stage_bytes(p);
     /* Slots that only fill up a chunk are read from behind the queries: from the ring, which must be long enough. */
     const int slots = shape.slots_per_chunk * shape.chunks_per_warpgroup * shape.slot_groups;
-    plan->stage_step = shape.math_warpgroups / shape.slot_groups;
     plan->min_stages = attns_round_up(slots == p->next_n ? 2 : MIN_STAGES, plan->stage_step);
     const int ring_bytes = plan->max_ctas_per_sm > 1 ? RING_BYTES : shape.math_registers != 0 ? LARGE_RING_BYTES : 0;
     plan->stage_limit = ring_bytes / (TILE_TOKENS * p->head_dim);

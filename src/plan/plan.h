@@ -126,7 +126,7 @@ typedef struct attns_plan {
     int tile_tokens; /* of a stage */
     int min_ctas_per_sm, max_ctas_per_sm;
     int min_stages, max_stages; /* max with min_ctas_per_sm */
-    int stage_step; /* the number of stages is a multiple of it (warpgroups find their tiles in the same ones); 0: as 1 */
+    int stage_step;             /* the number of stages is a multiple of it, as warpgroups take turns; 0: as 1 */
     int stage_limit;            /* more do not help, though they fit; 0: there is none */
     int shared_fixed, shared_per_stage;
 

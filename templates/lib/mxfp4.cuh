@@ -50,8 +50,8 @@ __device__ __forceinline__ u32 permute_bytes(u32 a, u32 b, u32 selector) {
     return d;
 }
 
-/* The upper half of eight masked codes, in both halves. As float16 numbers they are below infinity and adding -0 changes none of
- * them, so the FP32 units can do that: the others are busy with permutations. */
+/* The upper half of eight masked codes, in both halves. As float16 numbers they are below infinity and adding -0
+ * changes none of them, so the FP32 units can do that: the others are busy with permutations. */
 __device__ __forceinline__ u32 upper_codes(u32 masked) {
     u32 d;
     asm("{\n.reg .b16 low, high;\n.reg .b32 both;\nmov.b32 {low, high}, %1;\nmov.b32 both, {high, high};\n"

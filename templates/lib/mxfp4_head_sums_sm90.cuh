@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * The epilogue of fp4_paged_mqa_logits_sm90.cu, on FP32 units or on the tensor cores. */
 
-/* Sums over the heads of a chunk's slots, and the weights for them. One lane ends up with one row (token) of one slot: lane & 1
- * chooses between rows r and r + 8 of its quad, lane & 2 between the slots of a pair. */
+/* Sums over the heads of a chunk's slots, and the weights for them. One lane ends up with one row (token) of one slot:
+ * lane & 1 chooses between rows r and r + 8 of its quad, lane & 2 between the slots of a pair. */
 template <bool ON_TENSOR_CORES> struct HeadSums;
 
 template <> struct HeadSums<false> {
@@ -64,8 +64,8 @@ template <> struct HeadSums<true> {
         for (int i = 0; HELD && i < CHUNK_SLOTS * NUM_HEADS / 4; i++)
             scores[i / (NUM_HEADS / 4)][i % (NUM_HEADS / 4)] = 0;
     }
-    /* Products of mma.sync wait for each other and for wgmmas. If weights are in registers they are put off until the next
-     * tile's keys are expanded, which covers that. `slot`: the chunk's first. */
+    /* Products of mma.sync wait for each other and for wgmmas. If weights are in registers they are put off until the
+     * next tile's keys are expanded, which covers that. `slot`: the chunk's first. */
     __device__ __forceinline__ void take(const float *acc, int slot) {
         if (!HELD)
             clear();

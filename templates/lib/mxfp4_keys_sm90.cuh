@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT
- * Where fp4_paged_mqa_logits_sm90.cu finds a tile's keys and scales in shared memory, and which numbers are a lane's. */
+ * Where fp4_paged_mqa_logits_sm90.cu finds a tile's keys and scales in shared memory, and which numbers are a
+ * lane's. */
 
-/* A lane expands LANE_WORDS words of a row: numbers [lane * D/4, + D/4) for lane 0..3 of a quad. Where the D numbers lie along
- * wgmma's K is arbitrary, if it is the same for keys and queries: word j becomes the bytes 4 * lane + {0..3} and
- * 16 + 4 * lane + {0..3} of K step j, which is where the A operand wants them. */
+/* A lane expands LANE_WORDS words of a row: numbers [lane * D/4, + D/4) for lane 0..3 of a quad. Where the D numbers
+ * lie along wgmma's K is arbitrary, if it is the same for keys and queries: word j becomes the bytes 4 * lane + {0..3}
+ * and 16 + 4 * lane + {0..3} of K step j, which is where the A operand wants them. */
 __device__ __forceinline__ int group_of(int quad_lane) {
     return quad_lane * GROUPS / 4;
 }
@@ -54,8 +55,8 @@ __device__ __forceinline__ u32 quad_or(u32 x) {
 }
 
 /* The scales of two rows, the first in the lower halves of the words: the largest of each row's, and how far the one of
- * this lane's quarter is below it. Lanes of a quad exchange theirs, as units that could find the largest of four bytes in a
- * lane are busy. */
+ * this lane's quarter is below it. Lanes of a quad exchange theirs, as units that could find the largest of four bytes
+ * in a lane are busy. */
 struct ScalePair {
     u32 largest, shifts;
 
@@ -68,7 +69,8 @@ struct ScalePair {
 
     /* Of two rows; `scales`: of the first row and this lane's quarter. */
     __device__ __forceinline__ static u32 load(u32 scales) {
-        return load_shared<unsigned char>(scales + EIGHT_ROWS_OF_SCALES) * 0x10000u + load_shared<unsigned char>(scales);
+        return load_shared<unsigned char>(scales + EIGHT_ROWS_OF_SCALES) * 0x10000u +
+               load_shared<unsigned char>(scales);
     }
 
     /* Some of these bits are set if a shift is above MAX_SHIFT or a scale is NaN. */

@@ -13,8 +13,8 @@ struct QueryExpander {
     static constexpr float MIN_WEIGHT = SUMS_ON_TENSOR_CORES ? 0x1p-20f : 0x1p-90f;
     /* Of a product of E5M2 operands: E5M2_BIAS of both, and the doubled ReLU. */
     static constexpr int PRODUCT_BIAS = 2 * E5M2_BIAS + (SUMS_ON_TENSOR_CORES ? 0 : 1);
-    /* With powers of a slot in this range a sum of products, which is between 2^-45 and 2^38, neither overflows nor loses
-     * digits before it is multiplied with the token's scale, too. */
+    /* With powers of a slot in this range a sum of products, which is between 2^-45 and 2^38, neither overflows nor
+     * loses digits before it is multiplied with the token's scale, too. */
     static constexpr int MAX_POWER = 80;
     static constexpr int NO_EXPONENT = -1000;
 
@@ -36,8 +36,8 @@ struct QueryExpander {
         return shared_pointer<u32>(layout.made_weights(slot)) + head;
     }
 
-    /* One lane of a quad: its part of a head as a row of B, K-major and swizzled over its own width as TMA would. A group of
-     * zeros needs no scale. */
+    /* One lane of a quad: its part of a head as a row of B, K-major and swizzled over its own width as TMA would. A
+     * group of zeros needs no scale. */
     __device__ __forceinline__ void expand(int slot, int head, int quad_lane) const {
         const int source = min(slot, NEXT_N - 1) * NUM_HEADS + head;
         const int row = slot * NUM_HEADS + head;

@@ -33,8 +33,8 @@ __device__ __forceinline__ float score_apart(const unsigned char *key, const uns
     return sum;
 }
 
-/* The wild scores of this warp's 16 rows: those of `wild` tokens (bit 0: row lane / 4, bit 1: 8 rows on) and of wild slots.
- * Nothing of it is kept in the registers of the usual case. */
+/* The wild scores of this warp's 16 rows: those of `wild` tokens (bit 0: row lane / 4, bit 1: 8 rows on) and of wild
+ * slots. Nothing of it is kept in the registers of the usual case. */
 __device__ __forceinline__ void score_wild(const CommonArguments &args, Layout layout, u32 kv_stage, int q_stage,
                                            int start, u32 wild) {
     const int request = shared_pointer<RequestNote>(layout.note(q_stage))->request;

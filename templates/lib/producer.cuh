@@ -2,12 +2,13 @@
  * The producer warps of the Hopper kernels: find the share of their CTA and have a Loader load it. Needs BLOCK_SIZE,
  * MAX_CTAS_PER_SM, PRODUCERS, BOX_TOKENS and BOXES.
  *
- * Each of PRODUCERS warps finds the whole share by itself; they take its tiles in turn, and the first of them announces all
- * requests. A single one takes about 500 clocks a tile, as it gets few turns beside busy math warps.
+ * Each of PRODUCERS warps finds the whole share by itself; they take its tiles in turn, and the first of them announces
+ * all requests. A single one takes about 500 clocks a tile, as it gets few turns beside busy math warps.
  *
- * Loader: load_tile(token, blocks) and, after its first tile, load_request(note, tokens) are called by one lane, which must
- * not branch on others; tile_loaded() and request_loaded() by all lanes after it, to move on in the rings; end() by one lane of the
- * first warp when all is done. A tile waits only for tiles of requests that were announced, so the order cannot lock up. */
+ * Loader: load_tile(token, blocks) and, after its first tile, load_request(note, tokens) are called by one lane, which
+ * must not branch on others; tile_loaded() and request_loaded() by all lanes after it, to move on in the rings; end()
+ * by one lane of the first warp when all is done. A tile waits only for tiles of requests that were announced, so the
+ * order cannot lock up. */
 
 /* What the math warpgroups must know of a request. tiles == 0 ends the work. */
 struct alignas(16) RequestNote {
@@ -17,9 +18,9 @@ struct alignas(16) RequestNote {
     int unused;
 };
 
-/* All 32 lanes plan (a lane plans one tile at a time, so that 32 block ids are in flight
- * together); then the lanes take turns in issuing their tile. Lengths, block ids and keys are three trips to memory, each
- * of which starts with what the one before it brought: everything else is done while the lengths are on their way. */
+/* All 32 lanes plan (a lane plans one tile at a time, so that 32 block ids are in flight together); then the lanes take
+ * turns in issuing their tile. Lengths, block ids and keys are three trips to memory, each of which starts with what
+ * the one before it brought: everything else is done while the lengths are on their way. */
 template <class Loader> struct Producer {
     static constexpr int HELD = 8; /* a larger batch is summed by the whole CTA */
     static constexpr int HELD_REQUESTS = 32 * HELD;
@@ -35,9 +36,9 @@ template <class Loader> struct Producer {
     int groups, group, turn;
     u32 groups_reciprocal;
 
-    /* Walks a share: of the requests from `base` (a multiple of 32) on, tiles in sequence, of which this CTA takes every
-     * ctas_per_sm-th from `begin` + `turn` on and none at or past `end`; tile numbers count from `base`. Bounded by the
-     * batch whatever the arguments are. */
+    /* Walks a share: of the requests from `base` (a multiple of 32) on, tiles in sequence, of which this CTA takes
+     * every ctas_per_sm-th from `begin` + `turn` on and none at or past `end`; tile numbers count from `base`. Bounded
+     * by the batch whatever the arguments are. */
     struct Share {
         int base;
         int turn;
@@ -100,9 +101,9 @@ template <class Loader> struct Producer {
         }
     }
 
-    /* Plans `count` tiles and issues those that are its turn; lane i has tile number `own` of the 32 requests at `base`. As a
-     * request, a lane has the tiles [exclusive, inclusive), of which the walk takes [taken_from, taken_to), and `length`
-     * tokens. */
+    /* Plans `count` tiles and issues those that are its turn; lane i has tile number `own` of the 32 requests at
+     * `base`. As a request, a lane has the tiles [exclusive, inclusive), of which the walk takes [taken_from,
+     * taken_to), and `length` tokens. */
     __device__ __forceinline__ void issue(int base, int own, int count, int length, int inclusive, int exclusive,
                                          int taken_from, int taken_to) {
         /* Lane of the request that holds the tile: mostly the same for all. */

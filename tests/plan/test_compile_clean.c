@@ -115,8 +115,8 @@ static void test_variants(void **state) {
     attns_context_destroy(ctx);
 }
 
-/* MXFP4 on Hopper: two, three and four warpgroups, one wgmma for all slots and several, boxes of 16 tokens, and producers
- * that are nearly out of registers. */
+/* MXFP4 on Hopper: two, three and four warpgroups, one wgmma for all slots and several, boxes of 16 tokens, and
+ * producers that are nearly out of registers. */
 static void test_fp4_on_hopper(void **state) {
     jit_fixture *fixture = *state;
     attns_context *ctx = jit_context(fixture);

@@ -88,8 +88,8 @@ static void check_shape(const attns_problem *problem, const attns_plan *plan) {
     CHECK(plan, columns == value_of(plan, "CHUNK_SLOTS") * problem->num_heads);
     CHECK(plan, columns % 8 == 0 && columns >= 8 && columns <= 256);
 
-    /* Every query slot is scored, every group of warpgroups has one, and at most one slot is computed in vain: where next_n
-     * cannot be cut into pieces of one size. */
+    /* Every query slot is scored, every group of warpgroups has one, and at most one slot is computed in vain: where
+     * next_n cannot be cut into pieces of one size. */
     const int slots = total_slots(plan);
     const int wasted = slots - problem->next_n;
     CHECK(plan, wasted == 0 || wasted == 1);
@@ -97,8 +97,8 @@ static void check_shape(const attns_problem *problem, const attns_plan *plan) {
     const int slot_groups = value_of(plan, "SLOT_GROUPS");
     CHECK(plan, problem->next_n > slots / slot_groups * (slot_groups - 1));
 
-    /* Warpgroups that deal out the slots are a team. Teams take tiles in turn, always in the same stages, and so do as many
-     * producer warps; registers change hands by warpgroups. */
+    /* Warpgroups that deal out the slots are a team. Teams take tiles in turn, always in the same stages, and so do as
+     * many producer warps; registers change hands by warpgroups. */
     const int warpgroups = value_of(plan, "MATH_WARPGROUPS");
     CHECK(plan, slot_groups >= 1 && warpgroups >= slot_groups && warpgroups % slot_groups == 0);
     const int teams = warpgroups / slot_groups;
@@ -212,7 +212,8 @@ static void check_shared_memory(const attns_problem *problem, const attns_plan *
 
     const int exclusive = attns_plan_exclusive_bytes(plan) + SYSTEM_BYTES;
     CHECK(plan, (plan->max_ctas_per_sm + 1) * exclusive > plan->target.shared_bytes_per_sm);
-    CHECK(plan, plan->max_ctas_per_sm * (exclusive + 127) <= plan->target.shared_bytes_per_sm); /* given out in 128 bytes */
+    /* Given out in 128 bytes. */
+    CHECK(plan, plan->max_ctas_per_sm * (exclusive + 127) <= plan->target.shared_bytes_per_sm);
 
     for (int stages = plan->min_stages; stages <= plan->max_stages; stages += step) {
         const layout at = layout_of(problem, plan, stages);
@@ -254,12 +255,13 @@ static void test_padding_is_read_inside_shared_memory(void **state) {
 
 /* ---- Kernels for little and for much work ---- */
 
-/* Small CTAs share an SM, or one large CTA has it, with few or many warpgroups; nothing else about the problem differs. */
+/* Small CTAs share an SM, or one large CTA has it, with few or many warpgroups; nothing else about the problem
+ * differs. */
 static void check_sizes(const attns_problem *problem, const attns_plan *plan) {
     const int columns = problem->num_heads * problem->next_n;
     const bool large = problem->block_size >= 64 && problem->epi_dtype == ATTNS_DTYPE_F32;
-    const bool small_or_large = large && columns > 64 && columns <= 128, few_or_many = large && columns > 192 && columns <= 256;
-    const bool two = small_or_large || few_or_many;
+    const bool few_or_many = large && columns > 192 && columns <= 256;
+    const bool two = few_or_many || (large && columns > 64 && columns <= 128);
     CHECK(plan, plan->much_tiles == (two ? 96 : 0));
     attns_problem other = *problem;
     other.much_work = !problem->much_work;

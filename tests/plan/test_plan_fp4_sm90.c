@@ -41,14 +41,15 @@ static void check_plan(const attns_problem *p, const attns_plan *plan) {
     CHECK(slots * chunks >= p->next_n && slots * (chunks - 1) < p->next_n);
     CHECK(registers == columns / 2);
     char operands[64];
-    snprintf(operands, sizeof operands, "{%%%d, %%%d, %%%d, %%%d}", registers, registers + 1, registers + 2, registers + 3);
+    snprintf(operands, sizeof operands, "{%%%d, %%%d, %%%d, %%%d}", registers, registers + 1, registers + 2,
+             registers + 3);
     CHECK(strcmp(text_of(plan, "CHUNK_A"), operands) == 0);
     snprintf(operands, sizeof operands, "%%%d", registers + 4);
     CHECK(strcmp(text_of(plan, "CHUNK_B"), operands) == 0);
 
-    /* One CTA an SM, whose warpgroups take tiles in turn, as do as many producer warps. Three or four take registers from
-     * producers, which are a warpgroup then: as many as there are. Accumulators and a tile's keys have room in what a thread
-     * has. */
+    /* One CTA an SM, whose warpgroups take tiles in turn, as do as many producer warps. Three or four take registers
+     * from producers, which are a warpgroup then: as many as there are. Accumulators and a tile's keys have room in
+     * what a thread has. */
     const int math = value_of(plan, "MATH_REGISTERS"), producer = value_of(plan, "PRODUCER_REGISTERS");
     const int warps = 4 * warpgroups + (math != 0 ? 4 : warpgroups);
     const int launched = QUARTER_REGISTERS / ((warps + 3) / 4) / 8 * 8;
