@@ -11,8 +11,8 @@
  * For scores of 16 bits, heads are weighted and summed on the tensor cores as well (lib/head_sum_mma.cuh), for float32 on
  * FP32 units.
  *
- * The rest is as in fp8_paged_mqa_logits_sm90.cu: producers that alone know the schedule (a warp for each tile of a
- * stage), a ring of KV stages, a RequestNote for each request, stores while the tensor cores work on the next tile. */
+ * The rest is as in fp8_paged_mqa_logits_sm90.cu: producers that alone know the schedule, a ring of KV stages with a tile each,
+ * which math warpgroups take in turn, a RequestNote for each request, stores while the tensor cores work on the next tile. */
 #include "lib/base.cuh"
 #include "lib/mbarrier.cuh"
 #include "lib/tma.cuh"
@@ -227,7 +227,7 @@ struct Loader {
 
 /* ---- Math ----------------------------------------------------------------------------------------------------- */
 
-/* The math warpgroup: scores every tile for all query slots, a chunk of slots at a time. */
+/* A math warpgroup: scores the tiles that are its turn for all query slots, a chunk of slots at a time. */
 struct Scorer {
     typedef WgmmaA<CHUNK_SLOTS * NUM_HEADS> Mma;
     static constexpr int NO_TOKEN = 0x7fffffff;
@@ -318,14 +318,13 @@ struct Scorer {
     /* Which of the lane's two rows are wild (bit 0: row r, bit 1: row r + 8), if some scale is suspicious. A group of zeros
      * that is too far below the largest needs no scale, though. */
     __device__ __forceinline__ u32 wild_rows(int start) const {
-        const u32 tile = stage;
         const int r = warp_row() + lane_id() / 4;
-        const ScalePair scales(ScalePair::load(key_scales_at(tile, r, start) + group_of(lane_id() & 3)));
+        const ScalePair scales(ScalePair::load(key_scales_at(stage, r, start) + group_of(lane_id() & 3)));
         u32 wild = 0;
 #pragma unroll
         for (int half = 0; half < 2; half++) {
             u32 words[LANE_WORDS];
-            load_words(words, key_at(tile, r + 8 * half), lane_id() & 3);
+            load_words(words, key_at(stage, r + 8 * half), lane_id() & 3);
             u32 any = 0;
 #pragma unroll
             for (int i = 0; i < LANE_WORDS; i++)
