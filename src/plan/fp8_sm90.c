@@ -86,7 +86,7 @@ static void choose_large(const attns_problem *p, const struct large_cta *large, 
     const int other = shape->math_warpgroups == 4 ? OTHER_REGISTERS + 4 : OTHER_REGISTERS;
     const int room = (shape->math_registers - used - other) / 2;
     const int pairs = shape->chunks_per_warpgroup * shape->slots_per_chunk * p->num_heads / 8;
-    shape->held_weights = pairs < room ? pairs : room;
+    shape->held_weights = room < 0 ? 0 : pairs < room ? pairs : room;
 }
 
 /* Measured on an H200. One wide wgmma beats several narrow ones (K is read from shared memory once for each), several
@@ -146,10 +146,8 @@ attns_status attns_plan_fp8_sm90(const attns_problem *p, attns_plan *plan) {
     plan->shared_per_stage = stage_bytes(p);
     /* Slots that only fill up a chunk are read from behind the queries: from the ring, which must be long enough. */
     const int slots = shape.slots_per_chunk * shape.chunks_per_warpgroup * shape.slot_groups;
-    plan->min_stages = slots == p->next_n ? 2 : MIN_STAGES;
     plan->stage_step = shape.math_warpgroups / shape.slot_groups;
-    if (plan->min_stages < plan->stage_step)
-        plan->min_stages = plan->stage_step;
+    plan->min_stages = attns_round_up(slots == p->next_n ? 2 : MIN_STAGES, plan->stage_step);
     const int ring_bytes = plan->max_ctas_per_sm > 1 ? RING_BYTES : shape.math_registers != 0 ? LARGE_RING_BYTES : 0;
     plan->stage_limit = ring_bytes / (TILE_TOKENS * p->head_dim);
     plan->max_stages = attns_plan_stages(plan, plan->min_ctas_per_sm);

@@ -97,19 +97,18 @@ static void check_shape(const attns_problem *problem, const attns_plan *plan) {
     const int slot_groups = value_of(plan, "SLOT_GROUPS");
     CHECK(plan, problem->next_n > slots / slot_groups * (slot_groups - 1));
 
-    /* Warpgroups that have the same slots share the tiles of a stage. */
-    const int warpgroups = value_of(plan, "MATH_WARPGROUPS"), stage_tiles = value_of(plan, "STAGE_TILES");
+    /* Warpgroups that deal out the slots are a team. Teams take tiles in turn, always in the same stages, and so do as many
+     * producer warps; registers change hands by warpgroups. */
+    const int warpgroups = value_of(plan, "MATH_WARPGROUPS");
     CHECK(plan, slot_groups >= 1 && warpgroups >= slot_groups && warpgroups % slot_groups == 0);
-    CHECK(plan, stage_tiles % (warpgroups / slot_groups) == 0);
-    const int products = stage_tiles / (warpgroups / slot_groups) * value_of(plan, "CHUNKS");
-    CHECK(plan, value_of(plan, "IN_FLIGHT") >= 1 && value_of(plan, "IN_FLIGHT") <= 2);
-    CHECK(plan, products % value_of(plan, "IN_FLIGHT") == 0);
-    const int producers = value_of(plan, "MATH_REGISTERS") != 0 ? 4 : stage_tiles;
-    CHECK(plan, stage_tiles <= 4 && plan->threads == 32 * (4 * warpgroups + producers));
+    const int teams = warpgroups / slot_groups;
+    CHECK(plan, teams <= 4 && plan->stage_step == teams);
+    const int producer_warps = value_of(plan, "MATH_REGISTERS") != 0 ? 4 : teams;
+    CHECK(plan, plan->threads == 32 * (4 * warpgroups + producer_warps));
     CHECK(plan, plan->min_ctas_per_sm >= 1 && plan->min_ctas_per_sm <= plan->max_ctas_per_sm);
     const int q_stages = value_of(plan, "Q_STAGES");
     CHECK(plan, q_stages >= 1 && q_stages <= 32); /* a lane each initialises their barriers */
-    CHECK(plan, plan->family == ATTNS_FAMILY_SM90 && plan->tile_tokens == TILE_TOKENS * stage_tiles);
+    CHECK(plan, plan->family == ATTNS_FAMILY_SM90 && plan->tile_tokens == TILE_TOKENS);
 }
 
 static void test_shape(void **state) {
@@ -142,7 +141,6 @@ static void check_registers(const attns_problem *problem, const attns_plan *plan
     const int weights = 2 * value_of(plan, "WEIGHTS_IN_REGISTERS");
     CHECK(plan, weights >= 0 && weights <= value_of(plan, "CHUNKS") * columns / 4);
     const int sums = 2 * value_of(plan, "CHUNK_SLOTS");
-    const int in_flight = value_of(plan, "IN_FLIGHT");
     const int math = value_of(plan, "MATH_REGISTERS"), producer = value_of(plan, "PRODUCER_REGISTERS");
     if (math == 0) {
         CHECK(plan, accumulators + weights + sums + ADDRESSES_AND_COUNTERS <= registers_of_thread(plan));
@@ -150,7 +148,7 @@ static void check_registers(const attns_problem *problem, const attns_plan *plan
     }
     const int warpgroups = value_of(plan, "MATH_WARPGROUPS");
     const int pairs = value_of(plan, "CHUNKS") * ((value_of(plan, "CHUNK_SLOTS") + 1) / 2);
-    CHECK(plan, in_flight * (accumulators + sums) + weights + 3 * pairs + 8 <= math);
+    CHECK(plan, accumulators + sums + weights + 3 * pairs + 12 <= math);
     CHECK(plan, math % 8 == 0 && producer % 8 == 0 && producer >= 56 && math <= 255);
     CHECK(plan, warpgroups * math + producer <= registers_of_thread(plan) * (warpgroups + 1));
     CHECK(plan, producer < registers_of_thread(plan) && math > registers_of_thread(plan));
@@ -170,14 +168,14 @@ typedef struct layout {
 } layout;
 
 static layout layout_of(const attns_problem *problem, const attns_plan *plan, int stages) {
-    const int q_stages = value_of(plan, "Q_STAGES"), tiles = stages * value_of(plan, "STAGE_TILES");
+    const int q_stages = value_of(plan, "Q_STAGES");
     const int q_bytes = problem->next_n * problem->num_heads * problem->head_dim;
     const int box_tokens = problem->block_size < TILE_TOKENS ? problem->block_size : TILE_TOKENS;
     layout at = {.box_bytes = box_tokens * problem->head_dim,
                  .box_scale_bytes = 4 * (box_tokens < 32 ? 32 : box_tokens)};
     at.keys = round_up(q_stages * q_bytes, 1024);
-    at.scales = at.keys + tiles * TILE_TOKENS * problem->head_dim;
-    at.barriers = at.scales + tiles * (TILE_TOKENS / box_tokens) * at.box_scale_bytes;
+    at.scales = at.keys + stages * TILE_TOKENS * problem->head_dim;
+    at.barriers = at.scales + stages * (TILE_TOKENS / box_tokens) * at.box_scale_bytes;
     at.weights = at.barriers + stages * 16;
     at.limits = at.weights + q_stages * problem->next_n * problem->num_heads * 4;
     at.notes = at.limits + q_stages * round_up(problem->next_n * 4, 16);
@@ -192,29 +190,31 @@ static int dynamic_bytes(const attns_plan *plan, int stages) {
 }
 
 static void check_shared_memory(const attns_problem *problem, const attns_plan *plan) {
-    CHECK(plan, plan->min_stages >= 2);
+    const int step = plan->stage_step;
+    CHECK(plan, step >= 1 && plan->min_stages >= 2 && plan->min_stages % step == 0);
     CHECK(plan, plan->max_stages == attns_plan_stages(plan, plan->min_ctas_per_sm));
     CHECK(plan, dynamic_bytes(plan, plan->max_stages) <= plan->target.shared_bytes_per_block);
     for (int ctas = plan->min_ctas_per_sm; ctas <= plan->max_ctas_per_sm; ctas++) {
         const int stages = attns_plan_stages(plan, ctas);
         CHECK(plan, stages >= plan->min_stages && stages <= plan->max_stages);
-        CHECK(plan, stages * plan->tile_tokens >= 4 * TILE_TOKENS); /* fewer loads in flight do not cover the latency of memory */
+        CHECK(plan, stages % step == 0);
+        CHECK(plan, stages >= 4); /* fewer loads in flight do not cover the latency of memory */
         CHECK(plan, dynamic_bytes(plan, stages) <= plan->target.shared_bytes_per_block);
         CHECK(plan, ctas * (dynamic_bytes(plan, stages) + SYSTEM_BYTES) <= plan->target.shared_bytes_per_sm);
         /* Nothing that fits is left unused, but for what only lengthens the queue to memory. */
-        const int large_ring = problem->much_work ? 96 : value_of(plan, "MATH_REGISTERS") != 0 ? 80 : 0;
+        const int large_ring = value_of(plan, "MATH_REGISTERS") != 0 ? 80 : 0;
         const int ring = plan->min_ctas_per_sm > 1 ? 32 : large_ring; /* KB */
-        const int limit = ring == 0 ? 32 : ring * 1024 / (plan->tile_tokens * problem->head_dim);
+        const int limit = ring == 0 ? 32 : ring * 1024 / (TILE_TOKENS * problem->head_dim);
         CHECK(plan, stages <= limit);
-        CHECK(plan, stages == limit || dynamic_bytes(plan, stages + 1) > plan->target.shared_bytes_per_block ||
-                        ctas * (dynamic_bytes(plan, stages + 1) + SYSTEM_BYTES) > plan->target.shared_bytes_per_sm);
+        CHECK(plan, stages + step > limit || dynamic_bytes(plan, stages + step) > plan->target.shared_bytes_per_block ||
+                        ctas * (dynamic_bytes(plan, stages + step) + SYSTEM_BYTES) > plan->target.shared_bytes_per_sm);
     }
 
     const int exclusive = attns_plan_exclusive_bytes(plan) + SYSTEM_BYTES;
     CHECK(plan, (plan->max_ctas_per_sm + 1) * exclusive > plan->target.shared_bytes_per_sm);
     CHECK(plan, plan->max_ctas_per_sm * (exclusive + 127) <= plan->target.shared_bytes_per_sm); /* given out in 128 bytes */
 
-    for (int stages = plan->min_stages; stages <= plan->max_stages; stages++) {
+    for (int stages = plan->min_stages; stages <= plan->max_stages; stages += step) {
         const layout at = layout_of(problem, plan, stages);
         CHECK(plan, at.end == dynamic_bytes(plan, stages));
         /* Operands start where their swizzle pattern does; so do all slots of a Q stage. TMA writes to multiples of
@@ -254,11 +254,12 @@ static void test_padding_is_read_inside_shared_memory(void **state) {
 
 /* ---- Kernels for little and for much work ---- */
 
-/* Small CTAs share an SM, or one large CTA has it; nothing else about the problem differs. */
+/* Small CTAs share an SM, or one large CTA has it, with few or many warpgroups; nothing else about the problem differs. */
 static void check_sizes(const attns_problem *problem, const attns_plan *plan) {
     const int columns = problem->num_heads * problem->next_n;
-    const bool two =
-        columns > 64 && columns <= 128 && problem->block_size >= 64 && problem->epi_dtype == ATTNS_DTYPE_F32;
+    const bool large = problem->block_size >= 64 && problem->epi_dtype == ATTNS_DTYPE_F32;
+    const bool small_or_large = large && columns > 64 && columns <= 128, few_or_many = large && columns > 192 && columns <= 256;
+    const bool two = small_or_large || few_or_many;
     CHECK(plan, plan->much_tiles == (two ? 96 : 0));
     attns_problem other = *problem;
     other.much_work = !problem->much_work;
@@ -272,9 +273,12 @@ static void check_sizes(const attns_problem *problem, const attns_plan *plan) {
     const attns_plan other_plan = plan_of(&other);
     const attns_plan *const much = problem->much_work ? plan : &other_plan;
     const attns_plan *const little = problem->much_work ? &other_plan : plan;
-    CHECK(plan, little->min_ctas_per_sm == 2 && much->max_ctas_per_sm == 1);
     CHECK(plan, other_plan.much_tiles == plan->much_tiles);
-    CHECK(plan, value_of(much, "MATH_WARPGROUPS") == 4 && much->max_stages * much->tile_tokens >= 12 * TILE_TOKENS);
+    CHECK(plan, much->max_ctas_per_sm == 1 && little->min_ctas_per_sm == (few_or_many ? 1 : 2));
+    CHECK(plan, value_of(little, "MATH_WARPGROUPS") == (few_or_many ? 2 : 1));
+    CHECK(plan, value_of(much, "MATH_WARPGROUPS") == (few_or_many ? 3 : 4));
+    CHECK(plan, value_of(little, "CHUNK_N") == columns || !few_or_many); /* one wide wgmma against several */
+    CHECK(plan, value_of(much, "CHUNK_N") <= 128 && much->max_stages >= 8);
     const size_t length = strlen(little->name);
     CHECK(plan, strncmp(much->name, little->name, length) == 0 && strcmp(much->name + length, " much work") == 0);
 }

@@ -9,7 +9,8 @@
 #include "placeholders.h"
 #include "testing.h"
 
-enum { TILE_TOKENS = 64, MAX_COLUMNS = 128, CHUNK_TABLE_BYTES = 512 * 4, SYSTEM_BYTES = 1024, QUARTER_REGISTERS = 512 };
+enum { TILE_TOKENS = 64, MAX_COLUMNS = 128, CHUNK_TABLE_BYTES = 512 * 4, SYSTEM_BYTES = 1024, QUARTER_REGISTERS = 512,
+       RING_BYTES = 48 * 1024 };
 
 #define CHECK(condition)                                                                                               \
     do {                                                                                                               \
@@ -26,7 +27,7 @@ static int fixed_bytes(const attns_problem *p, int q_stages, int slots) {
     const int loaded = p->next_n * p->num_heads * (p->head_dim / 2 + 4 + 4) + round_up(4 * p->next_n, 16) + 16 + 16;
     const int expanded = round_up(slots * p->num_heads * p->head_dim, 1024);
     const int weight = p->out_dtype == ATTNS_DTYPE_F32 ? 4 : 3 * 2;
-    const int made = slots * p->num_heads * (4 + weight) + 2 * round_up(4 * slots, 16);
+    const int made = slots * p->num_heads * weight + 2 * round_up(4 * slots, 16);
     return round_up(expanded + q_stages * loaded + made + CHUNK_TABLE_BYTES, 128);
 }
 
@@ -45,12 +46,18 @@ static void check_plan(const attns_problem *p, const attns_plan *plan) {
     snprintf(operands, sizeof operands, "%%%d", registers + 4);
     CHECK(strcmp(text_of(plan, "CHUNK_B"), operands) == 0);
 
-    /* One CTA an SM, with a producer warp for each math warpgroup. Accumulators and a tile's keys have room in what a thread
-     * gets then; of four warpgroups, after producers have given registers away. */
-    const int warps = 5 * warpgroups;
-    const int per_thread = warpgroups == 4 ? 104 : QUARTER_REGISTERS / ((warps + 3) / 4) / 8 * 8;
+    /* One CTA an SM, whose warpgroups take tiles in turn, as do as many producer warps. Three or four take registers from
+     * producers, which are a warpgroup then: as many as there are. Accumulators and a tile's keys have room in what a thread
+     * has. */
+    const int math = value_of(plan, "MATH_REGISTERS"), producer = value_of(plan, "PRODUCER_REGISTERS");
+    const int warps = 4 * warpgroups + (math != 0 ? 4 : warpgroups);
+    const int launched = QUARTER_REGISTERS / ((warps + 3) / 4) / 8 * 8;
+    const int per_thread = math != 0 ? math : launched;
     CHECK(plan->min_ctas_per_sm == 1 && plan->max_ctas_per_sm == 1 && value_of(plan, "MAX_CTAS_PER_SM") == 1);
-    CHECK(warpgroups >= 1 && warpgroups <= 4 && plan->threads == 32 * warps);
+    CHECK(warpgroups >= 1 && warpgroups <= 4 && plan->threads == 32 * warps && plan->tile_tokens == TILE_TOKENS);
+    CHECK((math != 0) == (warpgroups >= 3) && (producer != 0) == (math != 0));
+    CHECK(math == 0 || (math > launched && producer < launched && producer >= 56));
+    CHECK(math % 8 == 0 && producer % 8 == 0 && warpgroups * math + producer <= launched * (warpgroups + 1));
     CHECK(registers + p->head_dim / 8 + 32 <= per_thread);
 
     /* Shared memory. */
@@ -58,9 +65,11 @@ static void check_plan(const attns_problem *p, const attns_plan *plan) {
     const int scales = (p->kv_sf_interleaved ? p->block_size : box) * p->head_dim / 32;
     CHECK(plan->shared_fixed == fixed_bytes(p, value_of(plan, "Q_STAGES"), slots * chunks));
     CHECK(plan->shared_per_stage ==
-          warpgroups * (TILE_TOKENS * p->head_dim / 2 + TILE_TOKENS / box * (scales < 128 ? 128 : scales)) + 128);
+          TILE_TOKENS * p->head_dim / 2 + TILE_TOKENS / box * (scales < 128 ? 128 : scales) + 128);
+    CHECK(plan->stage_step == warpgroups && plan->min_stages % warpgroups == 0 && plan->max_stages % warpgroups == 0);
     CHECK(plan->min_stages >= 2 && plan->min_stages <= plan->max_stages);
-    CHECK(plan->max_stages <= attns_plan_stages(plan, 1));
+    CHECK(plan->max_stages == attns_plan_stages(plan, 1));
+    CHECK(plan->max_stages * TILE_TOKENS * p->head_dim / 2 <= RING_BYTES);
     const int bytes = attns_plan_shared_bytes(plan, plan->max_stages);
     CHECK(bytes <= plan->target.shared_bytes_per_block);
     CHECK(bytes + SYSTEM_BYTES <= plan->target.shared_bytes_per_sm);
