@@ -166,7 +166,8 @@ struct Loader {
     const Layout &layout;
     RingCursor kv, q;
 
-    static constexpr int UNROLLED_SLOTS = NEXT_N <= 4 ? NEXT_N : 1; /* producers have few registers */
+    /* Producers have few registers, beside four warpgroups the fewest. */
+    static constexpr int UNROLLED_SLOTS = NEXT_N <= (MATH_WARPGROUPS == 4 ? 3 : 4) ? NEXT_N : 1;
 
     __device__ __forceinline__ void load_request(const RequestNote &note, int tokens) {
         const int request = note.request;

@@ -28,6 +28,6 @@ struct known_bad {
     size_t num_trials;
 };
 
-extern const struct known_bad known_bad_sm90, known_bad_sm100, known_bad_portable;
+extern const struct known_bad known_bad_sm90, known_bad_fp4_sm90, known_bad_sm100, known_bad_portable;
 
 #endif

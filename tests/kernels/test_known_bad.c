@@ -131,7 +131,9 @@ static const struct known_bad *family_under_test(void) {
     const char *family = getenv("ATTNS_KERNEL_FAMILY");
     if (family && strcmp(family, "portable") == 0)
         return &known_bad_portable;
-    return fx.gpu.compute_capability / 10 == 10 ? &known_bad_sm100 : &known_bad_sm90;
+    if (fx.gpu.compute_capability / 10 == 10)
+        return &known_bad_sm100;
+    return fx.variant == ATTNS_VARIANT_FP4 ? &known_bad_fp4_sm90 : &known_bad_sm90;
 }
 
 static void test_unchanged_copy_is_accepted(void **state) {
@@ -177,7 +179,8 @@ static void test_lost_synchronisation_is_rejected(void **state) {
 /* Without a GPU: the tables and the templates still fit each other. */
 static void test_every_fault_can_be_planted(void **state) {
     (void)state;
-    const struct known_bad *families[] = {&known_bad_sm90, &known_bad_sm100, &known_bad_portable};
+    const struct known_bad *families[] = {&known_bad_sm90, &known_bad_fp4_sm90, &known_bad_sm100,
+                                          &known_bad_portable};
     for (size_t f = 0; f < sizeof families / sizeof *families; f++) {
         for (size_t i = 0; i < families[f]->num_mutations; i++) {
             char *folder = copy_templates(&families[f]->mutations[i]);
