@@ -14,6 +14,7 @@
  * The rest is as in fp8_paged_mqa_logits_sm90.cu: producers that alone know the schedule, a ring of KV stages with a tile each,
  * which math warpgroups take in turn, a RequestNote for each request, stores while the tensor cores work on the next tile. */
 #include "lib/base.cuh"
+#include "lib/shared_memory.cuh"
 #include "lib/mbarrier.cuh"
 #include "lib/tma.cuh"
 #include "lib/wgmma.cuh"
@@ -116,6 +117,12 @@ struct Layout {
     __device__ __forceinline__ u32 stage(int i) const {
         return base + RING + static_cast<u32>(i) * STAGE_BYTES;
     }
+    __device__ __forceinline__ u32 full(int i) const {
+        return stage(i) + FULL_AT;
+    }
+    __device__ __forceinline__ u32 empty(int i) const {
+        return stage(i) + EMPTY_AT;
+    }
     __device__ __forceinline__ u32 expanded() const {
         return base;
     }
@@ -153,12 +160,6 @@ struct Layout {
         return base + CHUNK_TILES;
     }
 };
-
-extern __shared__ __align__(1024) unsigned char shared_memory[];
-
-template <class T> __device__ __forceinline__ T *shared_pointer(u32 address) {
-    return reinterpret_cast<T *>(shared_memory + (address - shared_address(shared_memory)));
-}
 
 /* Fills the stages, for lib/producer.cuh. */
 struct Loader {
@@ -483,59 +484,14 @@ struct Scorer {
     }
 };
 
+#include "lib/roles_sm90.cuh"
+
 extern "C" __global__ void __launch_bounds__(THREADS, MAX_CTAS_PER_SM)
     fp4_paged_mqa_logits(const __grid_constant__ Arguments arguments) {
-    const CommonArguments &args = arguments.common;
-    const Layout layout{shared_address(shared_memory)};
-    const int thread = static_cast<int>(threadIdx.x);
-    const int warp = thread / 32;
-
-    if (thread == 0) {
+    if (threadIdx.x == 0) {
         tma_prefetch_map(&arguments.k);
         tma_prefetch_map(&arguments.scales);
     }
-    if (warp == 1) {
-        for (int i = lane_id(); i < args.stages; i += 32) {
-            mbarrier_init(layout.stage(i) + Layout::FULL_AT, 1);
-            mbarrier_init(layout.stage(i) + Layout::EMPTY_AT, 4);
-        }
-        if (lane_id() < Q_STAGES) {
-            mbarrier_init(layout.q_full(lane_id()), 1);
-            mbarrier_init(layout.q_empty(lane_id()), MATH_THREADS);
-        }
-        mbarrier_init_fence();
-    }
-
-    grid_dependency_wait();
-    grid_dependency_trigger();
-
-    /* Lengths: few are read by the producers alone, more are summed in chunks by the whole CTA. */
-    const int index = warp - MATH_WARPS;
-    Layout kept_layout = layout; /* for producers, who would find out where shared memory is for every tile */
-    keep(kept_layout.base);
-    Producer<Loader> producer{args, Loader{arguments, kept_layout, {index, 0}}, index, index};
-    int *chunk_tiles = shared_pointer<int>(layout.chunk_tiles());
-    int chunk_length = 32, chunks = 0;
-    if (warp >= MATH_WARPS && warp < MATH_WARPS + PRODUCERS)
-        producer.prepare();
-    if (!producer.holds_lengths() && args.schedule == nullptr) {
-        chunk_length = chunk_length_of(args.batch);
-        chunks = (args.batch + chunk_length - 1) / chunk_length;
-        sum_chunks(args.batch, chunk_length, warp, THREADS / 32, chunk_tiles,
-                   [&](int request) { return tiles_of(request_length(args, request)); });
-    }
-    __syncthreads();
-
-    if (warp >= MATH_WARPS) {
-        if constexpr (MATH_REGISTERS != 0)
-            give_registers<PRODUCER_REGISTERS>();
-        if (warp >= MATH_WARPS && warp < MATH_WARPS + PRODUCERS)
-            producer.run(chunk_tiles, chunk_length, chunks);
-    } else {
-        if constexpr (MATH_REGISTERS != 0)
-            take_registers<MATH_REGISTERS>();
-        Scorer{args, layout}.run();
-        if (args.clean_until > 0)
-            clean_rows(args, thread, MATH_THREADS);
-    }
+    const Layout layout{shared_address(shared_memory)};
+    run_roles(arguments, layout, 4, [&](int) { Scorer{arguments.common, layout}.run(); });
 }
