@@ -166,6 +166,8 @@ static void test_much_work_changes_nothing(void **state) {
         {.next_n = 2, .heads = 64, .head_dim = 128, .block_size = 64, .max_len = 1500},
         {.next_n = 2, .heads = 64, .head_dim = 128, .block_size = 64, .max_len = 1500, .num_shares = 7},
         {.next_n = 1, .heads = 72, .head_dim = 128, .block_size = 128, .max_len = 900, .clean = true},
+        {.next_n = 4, .heads = 64, .head_dim = 128, .block_size = 64, .max_len = 1500},
+        {.next_n = 2, .heads = 104, .head_dim = 128, .block_size = 64, .max_len = 900, .num_shares = 7, .clean = true},
         {.next_n = 8, .heads = 16, .head_dim = 64, .block_size = 64, .max_len = 700, .per_slot_lens = true},
         {.next_n = 3, .heads = 40, .head_dim = 32, .block_size = 256, .max_len = 900, .acc_dtype = f16, .pdl = true},
     };
