@@ -168,7 +168,7 @@ struct Loader {
     RingCursor kv, q;
 
     /* Producers have few registers, beside four warpgroups the fewest. */
-    static constexpr int UNROLLED_SLOTS = NEXT_N <= (MATH_WARPGROUPS == 4 ? 3 : 4) ? NEXT_N : 1;
+    static constexpr int UNROLLED_SLOTS = NEXT_N <= (MATH_WARPGROUPS == 4 ? 2 : 4) ? NEXT_N : 1;
 
     __device__ __forceinline__ void load_request(const RequestNote &note, int tokens) {
         const int request = note.request;

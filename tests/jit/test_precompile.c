@@ -10,7 +10,7 @@
 static const char *const sm90[] = {"sm_90a"};
 
 /* next_n 1 to 4, next_n 2 for much work, and the schedule. */
-enum { DEFAULT_KERNELS = 4 + 1 + 1 };
+enum { DEFAULT_KERNELS = 4 + 2 + 1 }; /* next_n 1 to 4, two of them with another for much work, and the schedule */
 
 typedef struct progress_record {
     size_t calls, total, failed;

@@ -8,8 +8,8 @@
 
 #include "jit_testing.h"
 
-/* About 0.4 s of a CPU each. */
-enum { DEFAULT_KERNELS = 6 * 8 + 6, VARIANT_KERNELS = 4 * 2, FP4_KERNELS = 4 * 3 }; /* six of them for much work */
+/* About 0.4 s of a CPU each. Eleven of the default ones are for much work. */
+enum { DEFAULT_KERNELS = 6 * 8 + 11, VARIANT_KERNELS = 4 * 2, FP4_KERNELS = 4 * 4 };
 
 static const char *const sm90[] = {"sm_90a"};
 
@@ -115,28 +115,35 @@ static void test_variants(void **state) {
     attns_context_destroy(ctx);
 }
 
-/* MXFP4 on Hopper: two, three and four CTAs on an SM, one wgmma for all slots and several, boxes of 16 tokens. */
+/* MXFP4 on Hopper: two, three and four warpgroups, one wgmma for all slots and several, boxes of 16 tokens, and producers
+ * that are nearly out of registers. */
 static void test_fp4_on_hopper(void **state) {
     jit_fixture *fixture = *state;
     attns_context *ctx = jit_context(fixture);
-    static const int num_heads[] = {8, 64, 96, 128}, next_ns[] = {1, 2, 5}, head_dims[] = {128, 64},
-                     block_sizes[] = {64, 16};
+    static const int num_heads[] = {16, 64, 96, 128, 48}, next_ns[] = {1, 2, 4, 5, 3}, head_dims[] = {128, 64},
+                     block_sizes[] = {64, 16, 128};
+    static const bool interleaved[] = {true};
     static const attns_variant fp4[] = {ATTNS_VARIANT_FP4};
+    attns_precompile_params params = {
+        .variants = fp4,
+        .num_variants = 1,
+        .num_heads = num_heads,
+        .num_num_heads = 4,
+        .num_head_dims = 1,
+        .num_block_sizes = 1,
+        .next_ns = next_ns,
+        .num_next_ns = 4,
+    };
     for (int i = 0; i < 2; i++) {
-        const attns_precompile_params params = {
-            .variants = fp4,
-            .num_variants = 1,
-            .num_heads = num_heads,
-            .num_num_heads = 4,
-            .head_dims = &head_dims[i],
-            .num_head_dims = 1,
-            .block_sizes = &block_sizes[i],
-            .num_block_sizes = 1,
-            .next_ns = next_ns,
-            .num_next_ns = 3,
-        };
+        params.head_dims = &head_dims[i];
+        params.block_sizes = &block_sizes[i];
         check_clean(fixture, ctx, params, FP4_KERNELS + (i == 0 ? 1 : 0)); /* the schedule kernel only once */
     }
+    params.num_heads = &num_heads[4], params.next_ns = &next_ns[4];
+    params.num_num_heads = params.num_next_ns = 1;
+    params.block_sizes = &block_sizes[2];
+    params.kv_sf_interleaved = interleaved, params.num_kv_sf_interleaved = 1;
+    check_clean(fixture, ctx, params, 1);
     attns_context_destroy(ctx);
 }
 
