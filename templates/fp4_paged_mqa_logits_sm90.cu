@@ -15,6 +15,7 @@
  * warpgroups and producers take in turn, a RequestNote for each request, stores while the tensor cores work on the next
  * tile. */
 #include "lib/base.cuh"
+#include "lib/shared_memory.cuh"
 #include "lib/mbarrier.cuh"
 #include "lib/tma.cuh"
 #include "lib/wgmma.cuh"
@@ -118,6 +119,12 @@ struct Layout {
     __device__ __forceinline__ u32 stage(int i) const {
         return base + RING + static_cast<u32>(i) * STAGE_BYTES;
     }
+    __device__ __forceinline__ u32 full(int i) const {
+        return stage(i) + FULL_AT;
+    }
+    __device__ __forceinline__ u32 empty(int i) const {
+        return stage(i) + EMPTY_AT;
+    }
     __device__ __forceinline__ u32 expanded() const {
         return base;
     }
@@ -156,12 +163,6 @@ struct Layout {
         return base + CHUNK_TILES;
     }
 };
-
-extern __shared__ __align__(1024) unsigned char shared_memory[];
-
-template <class T> __device__ __forceinline__ T *shared_pointer(u32 address) {
-    return reinterpret_cast<T *>(shared_memory + (address - shared_address(shared_memory)));
-}
 
 /* Fills the stages, for lib/producer.cuh. */
 struct Loader {
@@ -231,7 +232,7 @@ struct Loader {
 
 /* ---- Math ----------------------------------------------------------------------------------------------------- */
 
-/* The math warpgroup: scores every tile for all query slots, a chunk of slots at a time. */
+/* A math warpgroup: scores the tiles that are its turn for all query slots, a chunk of slots at a time. */
 struct Scorer {
     typedef WgmmaA<CHUNK_SLOTS * NUM_HEADS> Mma;
     static constexpr int NO_TOKEN = 0x7fffffff;
@@ -322,14 +323,13 @@ struct Scorer {
     /* Which of the lane's two rows are wild (bit 0: row r, bit 1: row r + 8), if some scale is suspicious. A group of
      * zeros that is too far below the largest needs no scale, though. */
     __device__ __forceinline__ u32 wild_rows(int start) const {
-        const u32 tile = stage;
         const int r = warp_row() + lane_id() / 4;
-        const ScalePair scales(ScalePair::load(key_scales_at(tile, r, start) + group_of(lane_id() & 3)));
+        const ScalePair scales(ScalePair::load(key_scales_at(stage, r, start) + group_of(lane_id() & 3)));
         u32 wild = 0;
 #pragma unroll
         for (int half = 0; half < 2; half++) {
             u32 words[LANE_WORDS];
-            load_words(words, key_at(tile, r + 8 * half), lane_id() & 3);
+            load_words(words, key_at(stage, r + 8 * half), lane_id() & 3);
             u32 any = 0;
 #pragma unroll
             for (int i = 0; i < LANE_WORDS; i++)
@@ -487,59 +487,14 @@ struct Scorer {
     }
 };
 
+#include "lib/roles_sm90.cuh"
+
 extern "C" __global__ void __launch_bounds__(THREADS, MAX_CTAS_PER_SM)
     fp4_paged_mqa_logits(const __grid_constant__ Arguments arguments) {
-    const CommonArguments &args = arguments.common;
-    const Layout layout{shared_address(shared_memory)};
-    const int thread = static_cast<int>(threadIdx.x);
-    const int warp = thread / 32;
-
-    if (thread == 0) {
+    if (threadIdx.x == 0) {
         tma_prefetch_map(&arguments.k);
         tma_prefetch_map(&arguments.scales);
     }
-    if (warp == 1) {
-        for (int i = lane_id(); i < args.stages; i += 32) {
-            mbarrier_init(layout.stage(i) + Layout::FULL_AT, 1);
-            mbarrier_init(layout.stage(i) + Layout::EMPTY_AT, 4);
-        }
-        if (lane_id() < Q_STAGES) {
-            mbarrier_init(layout.q_full(lane_id()), 1);
-            mbarrier_init(layout.q_empty(lane_id()), MATH_THREADS);
-        }
-        mbarrier_init_fence();
-    }
-
-    grid_dependency_wait();
-    grid_dependency_trigger();
-
-    /* Lengths: few are read by the producers alone, more are summed in chunks by the whole CTA. */
-    const int index = warp - MATH_WARPS;
-    Layout kept_layout = layout; /* for producers, who would find out where shared memory is for every tile */
-    keep(kept_layout.base);
-    Producer<Loader> producer{args, Loader{arguments, kept_layout, {index, 0}}, index, index};
-    int *chunk_tiles = shared_pointer<int>(layout.chunk_tiles());
-    int chunk_length = 32, chunks = 0;
-    if (warp >= MATH_WARPS && warp < MATH_WARPS + PRODUCERS)
-        producer.prepare();
-    if (!producer.holds_lengths() && args.schedule == nullptr) {
-        chunk_length = chunk_length_of(args.batch);
-        chunks = (args.batch + chunk_length - 1) / chunk_length;
-        sum_chunks(args.batch, chunk_length, warp, THREADS / 32, chunk_tiles,
-                   [&](int request) { return tiles_of(request_length(args, request)); });
-    }
-    __syncthreads();
-
-    if (warp >= MATH_WARPS) {
-        if constexpr (MATH_REGISTERS != 0)
-            give_registers<PRODUCER_REGISTERS>();
-        if (warp >= MATH_WARPS && warp < MATH_WARPS + PRODUCERS)
-            producer.run(chunk_tiles, chunk_length, chunks);
-    } else {
-        if constexpr (MATH_REGISTERS != 0)
-            take_registers<MATH_REGISTERS>();
-        Scorer{args, layout}.run();
-        if (args.clean_until > 0)
-            clean_rows(args, thread, MATH_THREADS);
-    }
+    const Layout layout{shared_address(shared_memory)};
+    run_roles(arguments, layout, 4, [&](int) { Scorer{arguments.common, layout}.run(); });
 }

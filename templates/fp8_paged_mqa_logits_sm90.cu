@@ -10,6 +10,7 @@
  * for the one before last. Nothing else is shared between the roles, so they cannot disagree about the work, whatever
  * the lengths or a caller's schedule say. */
 #include "lib/base.cuh"
+#include "lib/shared_memory.cuh"
 #include "lib/mbarrier.cuh"
 #include "lib/tma.cuh"
 #include "lib/registers.cuh"
@@ -112,12 +113,6 @@ struct Layout {
         return q_full(Q_STAGES);
     }
 };
-
-extern __shared__ __align__(1024) unsigned char shared_memory[];
-
-template <class T> __device__ __forceinline__ T *shared_pointer(u32 address) {
-    return reinterpret_cast<T *>(shared_memory + (address - shared_address(shared_memory)));
-}
 
 /* Fills the stages by TMA, for lib/producer.cuh. */
 struct Loader {
@@ -358,61 +353,18 @@ struct Scorer {
     }
 };
 
+#include "lib/roles_sm90.cuh"
+
 extern "C" __global__ void __launch_bounds__(THREADS, MAX_CTAS_PER_SM)
     fp8_paged_mqa_logits(const __grid_constant__ Arguments arguments) {
-    const CommonArguments &args = arguments.common;
-    const Layout layout{shared_address(shared_memory), args.stages};
-    const int thread = static_cast<int>(threadIdx.x);
-    const int warp = thread / 32;
-
-    if (thread == 0) {
+    if (threadIdx.x == 0) {
         tma_prefetch_map(&arguments.k);
         tma_prefetch_map(&arguments.scales);
         tma_prefetch_map(&arguments.q);
     }
-    if (warp == 1) {
-        for (int i = lane_id(); i < args.stages; i += 32) {
-            mbarrier_init(layout.full(i), 1);
-            mbarrier_init(layout.empty(i), 4 * SLOT_GROUPS);
-        }
-        if (lane_id() < Q_STAGES) {
-            mbarrier_init(layout.q_full(lane_id()), 1);
-            mbarrier_init(layout.q_empty(lane_id()), 32 * MATH_WARPS);
-        }
-        mbarrier_init_fence();
-    }
-
-    grid_dependency_wait();
-    grid_dependency_trigger();
-
-    /* Lengths: few are read by the producer alone, more are summed in chunks by the whole CTA. */
-    const int index = warp - MATH_WARPS;
-    Layout kept_layout = layout; /* for producers, who would find out where shared memory is for every tile */
-    keep(kept_layout.base);
-    Producer<Loader> producer{args, Loader{arguments, kept_layout, {index, 0}}, index, index};
-    int *chunk_tiles = shared_pointer<int>(layout.chunk_tiles());
-    int chunk_length = 32, chunks = 0;
-    if (warp >= MATH_WARPS && warp < MATH_WARPS + PRODUCERS)
-        producer.prepare();
-    if (!producer.holds_lengths() && args.schedule == nullptr) {
-        chunk_length = chunk_length_of(args.batch);
-        chunks = (args.batch + chunk_length - 1) / chunk_length;
-        sum_chunks(args.batch, chunk_length, warp, THREADS / 32, chunk_tiles,
-                   [&](int request) { return tiles_of(request_length(args, request)); });
-    }
-    __syncthreads();
-
-    if (warp >= MATH_WARPS) {
-        if constexpr (MATH_REGISTERS != 0)
-            give_registers<PRODUCER_REGISTERS>();
-        if (warp >= MATH_WARPS && warp < MATH_WARPS + PRODUCERS)
-            producer.run(chunk_tiles, chunk_length, chunks);
-    } else {
-        if constexpr (MATH_REGISTERS != 0)
-            take_registers<MATH_REGISTERS>();
+    const Layout layout{shared_address(shared_memory), arguments.common.stages};
+    run_roles(arguments, layout, 4 * SLOT_GROUPS, [&](int warp) {
         const int warpgroup = __shfl_sync(FULL_WARP, warp / 4, 0); /* alike in all lanes, as the compiler now knows */
-        Scorer{args, layout, warpgroup / SLOT_GROUPS, warpgroup % SLOT_GROUPS * Scorer::SLOTS}.run();
-        if (args.clean_until > 0)
-            clean_rows(args, thread, 32 * MATH_WARPS);
-    }
+        Scorer{arguments.common, layout, warpgroup / SLOT_GROUPS, warpgroup % SLOT_GROUPS * Scorer::SLOTS}.run();
+    });
 }

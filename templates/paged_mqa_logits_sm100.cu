@@ -17,6 +17,7 @@
  * the work, whatever the lengths or a caller's schedule say; a request without work is not announced to anyone. K stays
  * in shared memory until all chunks have used it. */
 #include "lib/base.cuh"
+#include "lib/shared_memory.cuh"
 #include "lib/mbarrier.cuh"
 #include "lib/registers.cuh"
 #include "lib/tcgen05.cuh"

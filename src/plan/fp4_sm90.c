@@ -11,8 +11,8 @@ enum {
     TILE_TOKENS = 64,
     MAX_COLUMNS = 128, /* of one wgmma */
     GOOD_STAGES = 12,  /* a second Q stage must leave so many */
-    RING_BYTES = 48 * 1024, /* of keys under way: as for FP8, more do not help */
     CHUNK_TABLE_BYTES = 512 * 4,
+    RING_BYTES = 48 * 1024, /* of numbers under way: as for FP8, more are slower */
 };
 
 /* How the work of a CTA is divided. */

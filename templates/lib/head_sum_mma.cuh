@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: MIT
- * Epilogue on the tensor cores: relu(score), rounded to float16, times weights that are two float16 numbers each, summed in
- * float32 by mma.sync. wgmma's accumulators lie as the A operand of mma.m16n8k16 wants them (PTX ISA), so that 64 heads of
- * 16 tokens take 16 conversions and 4 products, where arithmetic on FP32 units takes 64 instructions and shuffles.
+ * Epilogue on the tensor cores: relu(score), rounded to float16, times weights that are two float16 numbers each,
+ * summed in float32 by mma.sync. wgmma's accumulators lie as the A operand of mma.m16n8k16 wants them (PTX ISA), so
+ * that 64 heads of 16 tokens take 16 conversions and 4 products, where arithmetic on FP32 units takes 64 instructions
+ * and shuffles.
  *
- * A product has 8 columns: 0 and 2 are the weights of a pair's first slot, 1 and 3 what is missing of them, times 2^11; 4
- * to 7 likewise of the second slot. So lanes 0 and 1 of a quad hold the sums of the first slot, 2 and 3 of the second, as
- * the stores want them. The order of additions depends on the number of heads alone.
+ * A product has 8 columns: 0 and 2 are the weights of a pair's first slot, 1 and 3 what is missing of them, times 2^11;
+ * 4 to 7 likewise of the second slot. So lanes 0 and 1 of a quad hold the sums of the first slot, 2 and 3 of the
+ * second, as the stores want them. The order of additions depends on the number of heads alone.
  *
- * Numbers: scores must be below 2^16, and are rounded to 11 bits. Weights below 2^15 are kept to 22 bits down to 2^-14, to
- * 16 at 2^-20. */
+ * Numbers: scores must be below 2^16, and are rounded to 11 bits. Weights below 2^15 are kept to 22 bits down to 2^-14,
+ * to 16 at 2^-20. */
 
 constexpr float WEIGHT_REST = 0x1p11f;
 
@@ -32,7 +33,8 @@ __device__ __forceinline__ u32 relu_to_f16x2(float low, float high) {
 }
 
 __device__ __forceinline__ void mma_16_heads(float (&d)[4], const u32 (&a)[4], u32 b0, u32 b1) {
-    asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+        "{%0, %1, %2, %3};"
         : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
@@ -42,8 +44,8 @@ __device__ __forceinline__ void mma_8_heads(float (&d)[4], const u32 (&a)[2], u3
         : "r"(a[0]), "r"(a[1]), "r"(b));
 }
 
-/* The weights of a slot in shared memory: [3 parts: high, rest, zeros][4 lanes of a quad][HEADS / 8] pairs of heads, so that
- * a lane finds its own ones side by side, and zeros for the columns of the pair's other slot. */
+/* The weights of a slot in shared memory: [3 parts: high, rest, zeros][4 lanes of a quad][HEADS / 8] pairs of heads, so
+ * that a lane finds its own ones side by side, and zeros for the columns of the pair's other slot. */
 template <int HEADS> struct SplitWeights {
     static constexpr int WORDS = HEADS / 8; /* of a lane */
     static constexpr int SLOT_WORDS = 3 * HEADS / 2;

@@ -29,15 +29,26 @@ struct QueryExpander {
         return static_cast<int>(bits >> 23) - 127 - (subnormal ? 64 : 0);
     }
 
-    /* What expand() leaves of a head where its weights will be: the largest scale, and whether it is wild. */
-    static constexpr u32 WILD = 256;
-
-    __device__ __forceinline__ u32 *note_of(int slot, int head) const {
-        return shared_pointer<u32>(layout.made_weights(slot)) + head;
+    /* The largest scale of a head; `tame` becomes false if others are too far below it, or NaN. A group of zeros needs
+     * no scale. */
+    __device__ __forceinline__ int largest_scale(int head, bool &tame) const {
+        const u32 scales = load_shared<u32>(layout.q_scales(stage) + head * 4);
+        int largest = 0, smallest = NAN_SCALE;
+#pragma unroll
+        for (int group = 0; group < GROUPS; group++) {
+            const uint4 words = load_shared<uint4>(layout.q(stage) + head * ROW_BYTES + 16 * group);
+            const bool zero = ((words.x | words.y | words.z | words.w) & 0x77777777u) == 0;
+            const int scale = scale_of(scales, group);
+            tame = tame && scale != NAN_SCALE;
+            largest = max(largest, zero ? 0 : scale);
+            smallest = min(smallest, zero ? NAN_SCALE : scale);
+        }
+        tame = tame && largest - smallest <= MAX_SHIFT;
+        return largest;
     }
 
-    /* One lane of a quad: its part of a head as a row of B, K-major and swizzled over its own width as TMA would. A
-     * group of zeros needs no scale. */
+    /* One lane of a quad: its part of a head as a row of B, K-major and swizzled over its own width as TMA would. Of a
+     * wild head this is garbage. */
     __device__ __forceinline__ void expand(int slot, int head, int quad_lane) const {
         const int source = min(slot, NEXT_N - 1) * NUM_HEADS + head;
         const int row = slot * NUM_HEADS + head;
@@ -54,10 +65,6 @@ struct QueryExpander {
         largest = max(largest, __shfl_xor_sync(FULL_WARP, largest, 1));
         largest = max(largest, __shfl_xor_sync(FULL_WARP, largest, 2));
         const int shift = any != 0 ? largest - scale : 0;
-        const u32 wild = quad_or(scale == NAN_SCALE || shift > MAX_SHIFT ? WILD : 0);
-        if (quad_lane == 0)
-            *note_of(slot, head) = static_cast<u32>(largest) | wild;
-
         const uint2 table = e5m2_table(static_cast<u32>(shift & 15));
         const int flip = HEAD_DIM == 128 ? row & 7 : row >> 1 & 3; /* of the 16-byte chunks */
         u32 *destination = shared_pointer<u32>(layout.expanded() + row * HEAD_DIM);
@@ -82,15 +89,13 @@ struct QueryExpander {
             weights[i] = 0.f;
             largest[i] = 0;
             if (head < NUM_HEADS) {
-                const u32 note = *note_of(slot, head);
-                largest[i] = static_cast<int>(note & 255);
+                largest[i] = largest_scale(source * NUM_HEADS + head, tame);
                 weights[i] = shared_pointer<float>(layout.weights(stage))[source * NUM_HEADS + head];
-                tame = tame && (note & WILD) == 0 && fabsf(weights[i]) < __int_as_float(0x7f800000);
+                tame = tame && fabsf(weights[i]) < __int_as_float(0x7f800000);
                 top = max(top, weights[i] == 0.f ? NO_EXPONENT : exponent_of(weights[i]) + largest[i]);
             }
         }
         top = __reduce_max_sync(FULL_WARP, top);
-        __syncwarp(); /* all lanes have read their notes, in whose place weights go */
 #pragma unroll
         for (int i = 0; i < LANE_HEADS; i++) {
             const int head = 32 * i + lane_id();
@@ -117,11 +122,11 @@ struct QueryExpander {
     }
 
     __device__ __forceinline__ void run(int thread) const {
+        /* At the same time, by those warps that have least to expand. */
+        for (int slot = MATH_WARPS - 1 - thread / 32; slot < SLOTS; slot += MATH_WARPS)
+            weigh(slot);
         for (int unit = thread; unit < SLOTS * NUM_HEADS * 4; unit += MATH_THREADS)
             expand(unit / (4 * NUM_HEADS), unit / 4 % NUM_HEADS, unit % 4);
-        named_barrier_sync(1, MATH_THREADS);
-        for (int slot = thread / 32; slot < SLOTS; slot += MATH_WARPS)
-            weigh(slot);
         fence_async_shared();
         named_barrier_sync(1, MATH_THREADS);
     }

@@ -165,8 +165,8 @@ __device__ __forceinline__ void wgmma_wait_all() {
                  : "l"(a), "l"(b));
 
 /* The same for E5M2 operands, with A in registers: register a[i] of lane l holds four K-adjacent bytes, 4(l%4) + {0..3}
- * for i = 0 and 1, 16 more for i = 2 and 3, of row 16w + l/4 for even i, + 8 for odd. `a_list` and `b` are the operand names after the
- * accumulators: "{%32, %33, %34, %35}" and "%36". */
+ * for i = 0 and 1, 16 more for i = 2 and 3, of row 16w + l/4 for even i, + 8 for odd. `a_list` and `b` are the operand
+ * names after the accumulators: "{%32, %33, %34, %35}" and "%36". */
 #define WGMMA_DEFINE_A(type, name, n, registers, a_list, b_name)                                                       \
     template <> struct WgmmaA<n> {                                                                                     \
         static constexpr int REGISTERS = registers;                                                                    \

@@ -8,6 +8,7 @@
 #define HEAD_MMA  "lib/head_sum_mma.cuh"
 #define HEAD      "lib/head_sum.cuh"
 #define PRODUCER  "lib/producer.cuh"
+#define ROLES     "lib/roles_sm90.cuh"
 #define ARGUMENTS "lib/arguments.cuh"
 
 static const struct mutation mutations[] = {
@@ -60,10 +61,10 @@ static const struct mutation mutations[] = {
                 "        if (lane_id() == 0)\n            mbarrier_arrive(stage"}},
      .hazard = true},
     {.fault = "no CTA barrier after the mbarriers are initialised",
-     .edits = {{KERNEL, "    __syncthreads();\n\n    if (warp >= MATH_WARPS)", "    if (warp >= MATH_WARPS)"}},
+     .edits = {{ROLES, "    __syncthreads();\n\n    if (warp >= MATH_WARPS)", "    if (warp >= MATH_WARPS)"}},
      .hazard = true},
     {.fault = "mbarriers not made visible to copies",
-     .edits = {{KERNEL, "        mbarrier_init_fence();\n", ""}},
+     .edits = {{ROLES, "    mbarrier_init_fence();\n", ""}},
      .hazard = true},
     {.fault = "keys used before they have arrived",
      .edits = {{KERNEL, "                mbarrier_wait(stage + Layout::FULL_AT, parity);\n", ""}},
@@ -114,14 +115,9 @@ static const struct mutation mutations[] = {
     {.fault = "expanded queries not made visible to the tensor cores",
      .edits = {{QUERIES, "        fence_async_shared();\n", ""}},
      .hazard = true},
-    {.fault = "slots weighed before all their heads are expanded",
-     .edits = {{QUERIES, "unit % 4);\n        named_barrier_sync(1, MATH_THREADS);\n", "unit % 4);\n"}},
-     .hazard = true},
-    {.fault = "weights written over notes that are still to be read",
-     .edits = {{QUERIES, "        __syncwarp(); /* all lanes have read", "        /* all lanes have read"}},
-     .hazard = true},
     {.fault = "one warp's arrival frees a stage",
-     .edits = {{KERNEL, "Layout::EMPTY_AT, 4)", "Layout::EMPTY_AT, 1)"}},
+     .edits = {{ROLES, "mbarrier_init(layout.empty(i), static_cast<u32>(warps_of_a_stage))",
+                "mbarrier_init(layout.empty(i), 1)"}},
      .hazard = true},
     {.fault = "barrier told of fewer bytes than arrive",
      .edits = {{KERNEL, "K_BYTES + BOXES * BOX_SCALE_BYTES", "K_BYTES"}},

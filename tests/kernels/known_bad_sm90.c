@@ -5,6 +5,7 @@
 #define KERNEL   "fp8_paged_mqa_logits_sm90.cu"
 #define HEAD     "lib/head_sum.cuh"
 #define PRODUCER "lib/producer.cuh"
+#define ROLES    "lib/roles_sm90.cuh"
 
 static const struct mutation mutations[] = {
     {.fault = "causal bound of the newest slot for every slot",
@@ -57,10 +58,10 @@ static const struct mutation mutations[] = {
                 "                if (static_cast<u32>(turn - until_mine)"}},
      .hazard = true},
     {.fault = "no CTA barrier after the mbarriers are initialised",
-     .edits = {{KERNEL, "    __syncthreads();\n\n    if (warp >= MATH_WARPS)", "    if (warp >= MATH_WARPS)"}},
+     .edits = {{ROLES, "    __syncthreads();\n\n    if (warp >= MATH_WARPS)", "    if (warp >= MATH_WARPS)"}},
      .hazard = true},
     {.fault = "mbarriers not made visible to copies",
-     .edits = {{KERNEL, "        mbarrier_init_fence();\n", ""}},
+     .edits = {{ROLES, "    mbarrier_init_fence();\n", ""}},
      .hazard = true},
     {.fault = "K used before it has arrived",
      .edits = {{KERNEL, "        mbarrier_wait(full0 + static_cast<u32>(kv.stage) * 16, kv.parity);\n", ""}},
@@ -107,7 +108,8 @@ static const struct mutation mutations[] = {
                {KERNEL, "            mbarrier_arrive(layout.q_empty(q.stage)); /* by", "            /* by"}},
      .hazard = true},
     {.fault = "one warp's arrival frees a stage",
-     .edits = {{KERNEL, "mbarrier_init(layout.empty(i), 4 * SLOT_GROUPS)", "mbarrier_init(layout.empty(i), 1)"}},
+     .edits = {{ROLES, "mbarrier_init(layout.empty(i), static_cast<u32>(warps_of_a_stage))",
+                "mbarrier_init(layout.empty(i), 1)"}},
      .hazard = true},
     {.fault = "ring is no multiple of the teams",
      .edits = {{KERNEL, "args.stages", "(TEAMS > 1 ? TEAMS + 1 : args.stages)"},
