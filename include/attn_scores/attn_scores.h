@@ -8,7 +8,8 @@
  *   holds block_size tokens. Shapes are written outermost first; strides are DLPack strides (in elements).
  *
  *   Ownership: the library borrows every pointer for the duration of the call and keeps none, except where a
- *   comment says otherwise. Device buffers must stay valid until the work queued on `stream` has run.
+ *   comment says otherwise. Device buffers must stay valid, and inputs unchanged, until the work queued on
+ *   `stream` has run.
  *
  *   Threads: every function may be called from any thread at any time; one attns_context may be used by many
  *   threads at once. The exceptions are attns_context_destroy, which must be the last use of its context, and the

@@ -3,7 +3,8 @@
  * MAX_CTAS_PER_SM, PRODUCERS, BOX_TOKENS and BOXES.
  *
  * Each of PRODUCERS warps finds the whole share by itself; they take its tiles in turn, and the first of them announces
- * all requests. A single one takes about 500 clocks a tile, as it gets few turns beside busy math warps.
+ * all requests. (So lengths must not change while a kernel runs: several warps read them.) A single one takes about 500
+ * clocks a tile, as it gets few turns beside busy math warps.
  *
  * Loader: load_tile(token, blocks) and, after its first tile, load_request(note, tokens) are called by one lane, which
  * must not branch on others; tile_loaded() and request_loaded() by all lanes after it, to move on in the rings; end()
