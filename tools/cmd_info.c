@@ -95,9 +95,26 @@ static bool select_kernel(const attns_context *ctx, const attns_target *target, 
 
 /* Shapes with a second kernel, for much work. */
 typedef struct second_kernel {
-    int tiles; /* from so many for each SM on; 0: no shape has one */
-    int min_columns, max_columns;
+    int tiles;        /* from so many for each SM on; 0: no shape has one */
+    char columns[64]; /* "72 to 128, 200 to 256" */
 } second_kernel;
+
+/* The runs of consecutive numbers of columns that have one, among those that some shape has at all. */
+static void print_columns(const bool *possible, const bool *second, int count, char *text, size_t size) {
+    int first = 0, last = 0;
+    size_t used = 0;
+    text[0] = 0;
+    for (int c = 1; c <= count; c++) {
+        if (c < count && second[c]) {
+            first = first == 0 ? c : first;
+            last = c;
+        } else if (first != 0 && (c == count || possible[c])) {
+            if (used < size)
+                used += (size_t)snprintf(text + used, size - used, "%s%d to %d", used > 0 ? ", " : "", first, last);
+            first = 0;
+        }
+    }
+}
 
 /* With blocks of 64 tokens and the default dtypes. */
 static second_kernel find_second(const attns_context *ctx, const attns_target *target, attns_variant variant) {
@@ -112,25 +129,25 @@ static second_kernel find_second(const attns_context *ctx, const attns_target *t
                              .out_dtype = fp4 ? ATTNS_DTYPE_BF16 : ATTNS_DTYPE_F32,
                              .acc_dtype = fp4 ? ATTNS_DTYPE_DEFAULT : ATTNS_DTYPE_F32,
                              .epi_dtype = fp4 ? ATTNS_DTYPE_DEFAULT : ATTNS_DTYPE_F32};
+    enum { MAX_COLUMNS = 128 * ATTNS_MAX_NEXT_N };
+    bool possible[MAX_COLUMNS + 1] = {false}, second[MAX_COLUMNS + 1] = {false};
     const attns_shape_rule *heads = attns_shape_rule_of((attns_kernel_kind)problem.kind, ATTNS_SHAPE_NUM_HEADS);
     for (int64_t h = heads->min; h <= heads->max; h += heads->step) {
         for (int n = 1; n <= ATTNS_MAX_NEXT_N; n++) {
             attns_plan plan;
             problem.num_heads = (int32_t)h;
             problem.next_n = n;
-            if (attns_plan_make(&problem, target, ctx->family_choice, &plan) != ATTNS_OK || plan.much_tiles == 0) {
+            if (attns_plan_make(&problem, target, ctx->family_choice, &plan) != ATTNS_OK) {
                 continue;
             }
-            const int columns = (int)h * n;
-            if (found.tiles == 0 || columns < found.min_columns) {
-                found.min_columns = columns;
+            possible[h * n] = true;
+            if (plan.much_tiles != 0) {
+                second[h * n] = true;
+                found.tiles = plan.much_tiles;
             }
-            if (found.tiles == 0 || columns > found.max_columns) {
-                found.max_columns = columns;
-            }
-            found.tiles = plan.much_tiles;
         }
     }
+    print_columns(possible, second, MAX_COLUMNS + 1, found.columns, sizeof found.columns);
     return found;
 }
 
@@ -143,8 +160,8 @@ static void print_kernels(const attns_context *ctx, const target_list *list) {
                    op->name, found ? "" : "none: ", selection.reason);
             const second_kernel second = find_second(ctx, &list->targets[i], (attns_variant)op->value);
             if (second.tiles != 0) {
-                printf("; for %d to %d columns (next_n * num_heads) another from %d tiles of %d tokens for each SM on",
-                       second.min_columns, second.max_columns, second.tiles, ATTNS_TILE_TOKENS);
+                printf("; for %s columns (next_n * num_heads) another from %d tiles of %d tokens for each SM on",
+                       second.columns, second.tiles, ATTNS_TILE_TOKENS);
             }
             printf("\n");
         }
@@ -164,8 +181,7 @@ static void report_kernels(const attns_context *ctx, const target_list *list) {
             report_text("reason", selection.reason);
             const second_kernel second = find_second(ctx, &list->targets[i], (attns_variant)op->value);
             report_int("much_tiles", second.tiles);
-            report_int("much_min_columns", second.min_columns);
-            report_int("much_max_columns", second.max_columns);
+            report_text("much_columns", second.columns);
             report_close();
         }
     }

@@ -125,12 +125,12 @@ class Info(command.CommandTest):
         self.assertEqual({kernel["arch"] for kernel in info["kernels"]}, {"sm_90a"})
         self.assertEqual(kernels["fp8"]["family"], "sm90")
         self.assertEqual(kernels["fp8"]["reason"], "tuned for sm_90a")
-        much = [kernels["fp8"][key] for key in ("much_tiles", "much_min_columns", "much_max_columns")]
-        self.assertEqual(much, [96, 72, 128])
+        much = [kernels["fp8"][key] for key in ("much_tiles", "much_columns")]
+        self.assertEqual(much, [96, "72 to 128, 200 to 256"])
         self.assertEqual(kernels["fp4"]["much_tiles"], 0)
         self.assertTrue(kernels["fp4"]["family"] or "no kernel" in kernels["fp4"]["reason"])
         text = self.succeed("info", "--arch=sm_90a", "--libcuda", "/nowhere/libcuda.so").stdout
-        self.assertRegex(text, r"(?m)^kernels +sm_90a +fp8: tuned for sm_90a; for 72 to 128 columns .* from 96 tiles")
+        self.assertRegex(text, r"(?m)^kernels +sm_90a +fp8: tuned for sm_90a; for 72 to 128, 200 to 256 columns .* from 96 tiles")
         self.assertRegex(text, r"(?m)^ +sm_90a +indexer-bf16: one kernel for all targets$")
         result = self.run_command("info", "--arch=sm_1")
         self.assertEqual(result.returncode, 2)
