@@ -179,7 +179,7 @@ struct Scorer {
     static constexpr bool RAGGED = SLOT_GROUPS * SLOTS != NEXT_N;
     static constexpr int NO_TOKEN = 0x7fffffff;
     /* Descriptors in registers of the lanes, from where each wgmma fetches them, rather than in those of the warp: 2 %
-     * faster with four teams, up to 14 % slower otherwise. */
+     * faster with four teams, up to 14 % slower otherwise (five and six slots); measured once each. */
     static constexpr bool KEPT_DESCRIPTORS = TEAMS == 4;
     /* Straight-line code for a tile, which may keep things of all slots in registers. */
     static constexpr bool UNROLLED = CHUNKS == 1 || WEIGHTS_IN_REGISTERS > 0;
