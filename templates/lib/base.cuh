@@ -30,11 +30,6 @@ template <> __device__ __forceinline__ unsigned char load_shared<unsigned char>(
     asm volatile("ld.shared.u8 %0, [%1];" : "=r"(x) : "r"(address) : "memory");
     return static_cast<unsigned char>(x);
 }
-template <> __device__ __forceinline__ unsigned short load_shared<unsigned short>(u32 address) {
-    unsigned short x;
-    asm volatile("ld.shared.u16 %0, [%1];" : "=h"(x) : "r"(address) : "memory");
-    return x;
-}
 template <> __device__ __forceinline__ u32 load_shared<u32>(u32 address) {
     u32 x;
     asm volatile("ld.shared.u32 %0, [%1];" : "=r"(x) : "r"(address) : "memory");

@@ -30,12 +30,8 @@ __device__ __forceinline__ void wgmma_commit() {
     asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
 }
 
-/* Until all but the `LATER` last committed groups are done. */
-template <int LATER> __device__ __forceinline__ void wgmma_wait() {
-    asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(LATER) : "memory");
-}
 __device__ __forceinline__ void wgmma_wait_all() {
-    wgmma_wait<0>();
+    asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
 }
 
 /* Operand lists for an asm statement with that many accumulator registers. */
