@@ -4,6 +4,7 @@
  * PRODUCER_REGISTERS and Q_STAGES. */
 
 __device__ __forceinline__ void init_barriers(const Layout &layout, int stages, int warps_of_a_stage) {
+#pragma unroll 1 /* a launch of few tiles waits for instructions, too */
     for (int i = lane_id(); i < stages; i += 32) {
         mbarrier_init(layout.full(i), 1);
         mbarrier_init(layout.empty(i), static_cast<u32>(warps_of_a_stage));
