@@ -241,14 +241,11 @@ struct Scorer {
     const CommonArguments &args;
     const Layout &layout;
 
-    /* KV and Q stages in their rings. */
-    u32 stage, parity;
+    KeyRing ring;
     u32 requests; /* done so far; that is where the Q ring is */
     int turn;     /* tiles until this warpgroup's next one, from the next request's first on */
 
-    /* In a stage, this lane's part of row r: keys, and scales. */
-    u32 own_key, own_scales;
-    u32 own_largest;  /* of its row's largest scale, in Keys::largest */
+    u32 own_largest; /* where this lane's row has its largest scale, in Keys::largest */
 
     /* Of the current request. */
     HeadSums<SUMS_ON_TENSOR_CORES> heads; /* its sums are of the chunk that is not stored yet */
@@ -266,19 +263,6 @@ struct Scorer {
     int token;    /* of this lane in its tile; NO_TOKEN: there is no such chunk, or the token is wild */
     float power;  /* its scale */
 
-    /* The keys of two rows as they come, this lane's part. */
-    struct PackedKeys {
-        u32 words[2][LANE_WORDS];
-        u32 scales; /* for ScalePair */
-    };
-
-    /* As wgmma's A operand. */
-    struct Keys {
-        u32 a[STEPS][4];
-        u32 largest;    /* scale of row r in the lower half, of row r + 8 in the upper */
-        u32 suspicious; /* of the scales that this lane has seen */
-    };
-
     __device__ __forceinline__ int q_stage() const {
         return static_cast<int>(requests % Q_STAGES);
     }
@@ -290,64 +274,10 @@ struct Scorer {
         return lane_id() & 2;
     }
 
-    __device__ __forceinline__ PackedKeys load_keys(int start) const {
-        PackedKeys keys;
-        u32 scale = stage + own_scales;
-        if (SCALES_INTERLEAVED)
-            scale += start / TILE_TOKENS % 2 * 2 * GROUPS;
-        keys.scales = ScalePair::load(scale);
-        load_words(keys.words[0], stage + own_key, 0);
-        load_words(keys.words[1], stage + own_key + 8 * ROW_BYTES, 0);
-        return keys;
-    }
-
-    __device__ __forceinline__ Keys expand(const PackedKeys &packed) const {
-        Keys keys;
-        const ScalePair scales(packed.scales);
-        keys.largest = scales.largest;
-        keys.suspicious = scales.suspicious();
-#pragma unroll
-        for (int half = 0; half < 2; half++) {
-            /* Of a wild token this is garbage, which is not stored. */
-            const uint2 table = e5m2_table(half == 0 ? scales.shifts & 0xffff : scales.shifts >> 16);
-#pragma unroll
-            for (int step = 0; step < STEPS; step++) {
-                const E5m2Octet bytes = e2m1_to_e5m2(packed.words[half][step], table);
-                keys.a[step][half] = bytes.low;
-                keys.a[step][half + 2] = bytes.high;
-            }
-        }
-        return keys;
-    }
-
-    /* Which of the lane's two rows are wild (bit 0: row r, bit 1: row r + 8), if some scale is suspicious. A group of
-     * zeros that is too far below the largest needs no scale, though. */
-    __device__ __forceinline__ u32 wild_rows(int start) const {
-        const int r = warp_row() + lane_id() / 4;
-        const ScalePair scales(ScalePair::load(key_scales_at(stage, r, start) + group_of(lane_id() & 3)));
-        u32 wild = 0;
-#pragma unroll
-        for (int half = 0; half < 2; half++) {
-            u32 words[LANE_WORDS];
-            load_words(words, key_at(stage, r + 8 * half), lane_id() & 3);
-            u32 any = 0;
-#pragma unroll
-            for (int i = 0; i < LANE_WORDS; i++)
-                any |= words[i] & 0x77777777u;
-            if (GROUPS == 2)
-                any |= __shfl_xor_sync(FULL_WARP, any, 1);
-            const int largest = static_cast<int>(scales.largest >> (16 * half) & 0xffff);
-            const int shift = static_cast<int>(scales.shifts >> (16 * half) & 0xffff);
-            if (largest == NAN_SCALE || (shift > MAX_SHIFT && any != 0))
-                wild |= 1u << half;
-        }
-        return quad_or(wild);
-    }
-
     __device__ __forceinline__ void store_sums() {
 #pragma unroll
         for (int s = 0; s < CHUNK_SLOTS; s += 2) {
-            const bool has_slot = s + 1 < CHUNK_SLOTS || !upper_slot();
+            const bool has_slot = ONE_PAIR || s + 1 < CHUNK_SLOTS || !upper_slot(); /* or it has a limit of 0 */
             const u32 at = own_slot + (slot + s - (has_slot ? 0 : 1)) * 4;
             const int limit = ONE_PAIR ? own_limit : static_cast<int>(load_shared<u32>(at + Layout::TAME_LIMITS));
             const float slot_power = ONE_PAIR ? own_power : __uint_as_float(load_shared<u32>(at + Layout::POWERS));
@@ -356,10 +286,11 @@ struct Scorer {
         }
     }
 
-    /* Multiplies and sums the chunk from `next_slot` on; meanwhile the chunk before it is stored. There may be none:
-     * then its stores are off, rather than branched around, because ptxas serialises wgmmas that are in flight over a
-     * branch (advice C7518). */
-    __device__ __forceinline__ void score_chunk(Keys &keys, int next_slot, int next_token, float next_power) {
+    /* Multiplies and sums the chunk from `next_slot` on; meanwhile the chunk before it is stored, and during a tile's
+     * first one the next tile is looked for. There may be no chunk before: then its stores are off, rather than branched
+     * around, because ptxas serialises wgmmas that are in flight over a branch (advice C7518). */
+    template <bool FIRST>
+    __device__ __forceinline__ void score_chunk(KeyRing::Keys &keys, int next_slot, int next_token, float next_power) {
         float acc[Mma::REGISTERS];
         u32 queries = expanded + static_cast<u32>(next_slot * NUM_HEADS * HEAD_DIM);
         if (CHUNKS > 1)
@@ -379,7 +310,11 @@ struct Scorer {
             Mma::next(acc, keys.a[step], b + 2 * step);
         wgmma_commit();
 
+        if (FIRST)
+            ring.look_ahead();
         store_sums();
+        if (FIRST)
+            ring.exchange();
         slot = next_slot;
         token = next_token;
         power = next_power;
@@ -391,36 +326,24 @@ struct Scorer {
         heads.take(acc, next_slot);
     }
 
-    /* One arrival for each warp, once all its lanes have read. */
-    __device__ __forceinline__ void release_stage() {
-        __syncwarp();
-        if (lane_id() == 0)
-            mbarrier_arrive(stage + Layout::EMPTY_AT);
-        stage += MATH_WARPGROUPS * Layout::STAGE_BYTES;
-        if (stage >= layout.stage(args.stages)) {
-            stage -= static_cast<u32>(args.stages) * Layout::STAGE_BYTES;
-            parity ^= 1;
-        }
-    }
-
     __device__ __forceinline__ void score_tile(int start) {
-        Keys keys = expand(load_keys(start));
+        KeyRing::Keys keys = ring.take(start);
         heads.finish();
         const float next_power = scale_value(permute_bytes(keys.largest, 0, own_largest));
-        score_chunk(keys, 0, CHUNKS == 1 ? next_own_token : start + tile_row(), next_power);
+        score_chunk<true>(keys, 0, CHUNKS == 1 ? next_own_token : start + tile_row(), next_power);
         /* Seldom; and only now, as to know it before the first wgmma would delay that. */
         if (__any_sync(FULL_WARP, (keys.suspicious | suspicious_slot) & ScalePair::SUSPICIOUS)) {
-            const u32 wild = wild_rows(start);
-            score_wild(args, layout, stage, q_stage(), start, wild);
+            const u32 wild = ring.wild_rows(start);
+            score_wild(args, layout, ring.stage, q_stage(), start, wild);
             if (wild >> (lane_id_here() & 1) & 1)
                 token = NO_TOKEN;
         }
-        release_stage();
+        ring.release();
         if constexpr (CHUNKS > 1) {
             const int next_token = token;
 #pragma unroll 1
             for (int next_slot = CHUNK_SLOTS; next_slot < SLOTS; next_slot += CHUNK_SLOTS)
-                score_chunk(keys, next_slot, next_token, next_power);
+                score_chunk<false>(keys, next_slot, next_token, next_power);
         }
     }
 
@@ -453,19 +376,12 @@ struct Scorer {
     }
 
     __device__ __forceinline__ void run() {
-        const int r = warp_row() + lane_id() / 4;
-        own_key = key_at(0, r) + (lane_id() & 3) * 4 * LANE_WORDS;
-        own_scales = key_scales_at(0, r, 0) + group_of(lane_id() & 3);
         own_largest = lane_id() & 1 ? 0x4442 : 0x4440;
-        turn = static_cast<int>(threadIdx.x / 128);
-        stage = layout.stage(turn);
-        parity = 0;
-        expanded = __shfl_sync(FULL_WARP, layout.expanded(), 0);
-        if (CHUNKS == 1) { /* else registers are short */
-            keep(own_key);
-            keep(own_scales);
+        if (CHUNKS == 1) /* else registers are short */
             keep(own_largest);
-        }
+        turn = static_cast<int>(threadIdx.x / 128);
+        ring.start(layout, turn);
+        expanded = __shfl_sync(FULL_WARP, layout.expanded(), 0);
         for (requests = 0;; requests++) {
             mbarrier_wait(layout.q_full(q_stage()), requests / Q_STAGES & 1);
             const RequestNote note = *shared_pointer<RequestNote>(layout.note(q_stage()));
@@ -474,7 +390,6 @@ struct Scorer {
             start_request(note);
             int start = note.token + turn * TILE_TOKENS;
             for (; turn < note.tiles; turn += MATH_WARPGROUPS) {
-                mbarrier_wait(stage + Layout::FULL_AT, parity);
                 score_tile(start);
                 start += MATH_WARPGROUPS * TILE_TOKENS;
                 next_own_token += MATH_WARPGROUPS * TILE_TOKENS;
@@ -496,5 +411,5 @@ extern "C" __global__ void __launch_bounds__(THREADS, MAX_CTAS_PER_SM)
         tma_prefetch_map(&arguments.scales);
     }
     const Layout layout{shared_address(shared_memory)};
-    run_roles(arguments, layout, 4, [&](int) { Scorer{arguments.common, layout}.run(); });
+    run_roles(arguments, layout, 4, [&](int) { Scorer{arguments.common, layout, {arguments.common}}.run(); });
 }

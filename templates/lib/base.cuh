@@ -57,6 +57,16 @@ template <class T> __device__ __forceinline__ void keep(T *&x) {
     asm volatile("" : "+l"(x));
 }
 
+/* A constant that the compiler takes for a variable, and so keeps in a register. */
+__device__ __forceinline__ u32 hidden_constant(u32 x) {
+    u32 hidden;
+    asm volatile("{\n.reg .pred p;\n.reg .u32 m;\nmov.u32 m, %%lanemask_eq;\nsetp.ne.u32 p, m, 0;\n"
+                 "selp.u32 %0, %1, 0, p;\n}"
+                 : "=r"(hidden)
+                 : "r"(x));
+    return hidden;
+}
+
 __device__ __forceinline__ int clamp(int value, int low, int high) {
     return min(max(value, low), high);
 }

@@ -35,6 +35,20 @@ __device__ __forceinline__ void mbarrier_wait(u32 barrier, u32 parity) {
     } while (!done);
 }
 
+/* Whether that phase has completed: does not wait. */
+__device__ __forceinline__ bool mbarrier_test(u32 barrier, u32 parity) {
+    u32 done;
+    asm volatile("{\n"
+                 ".reg .pred p;\n"
+                 "mbarrier.test_wait.parity.shared::cta.b64 p, [%1], %2;\n"
+                 "selp.b32 %0, 1, 0, p;\n"
+                 "}"
+                 : "=r"(done)
+                 : "r"(barrier), "r"(parity)
+                 : "memory");
+    return done != 0;
+}
+
 /* Position in a ring of `stages` barriers and the parity of its current lap. */
 struct RingCursor {
     int stage = 0;

@@ -61,15 +61,14 @@ __device__ __forceinline__ u32 upper_codes(u32 masked) {
     return d;
 }
 
-/* Eight E2M1 numbers as E5M2 bytes. */
-__device__ __forceinline__ E5m2Octet e2m1_to_e5m2(u32 codes, uint2 table) {
+/* Eight E2M1 numbers as E5M2 bytes, negated: as that is done to both factors, products are what they should be.
+ * `halves`: 0x40404040, which a byte permutation turns into 0x40 for a code without and 0 for one with the sign bit
+ * (that makes a permutation repeat a byte's highest bit instead). Twice that is the opposite sign in place. */
+__device__ __forceinline__ E5m2Octet e2m1_to_negated_e5m2(u32 codes, uint2 table, u32 halves) {
     const u32 magnitudes = codes & 0x77777777u;
-    /* Signs of the even numbers in the highest bits of bytes, as those of the odd ones are. */
-    const u32 evens = codes << 4;
     const u32 low = permute_bytes(table.x, table.y, magnitudes);
     const u32 high = permute_bytes(table.x, table.y, upper_codes(magnitudes));
-    return {(permute_bytes(evens, codes, 0x5140) & 0x80808080u) | low,
-            (permute_bytes(evens, codes, 0x7362) & 0x80808080u) | high};
+    return {permute_bytes(halves, halves, codes) * 2 + low, permute_bytes(halves, halves, codes >> 16) * 2 + high};
 }
 
 /* ---- As integers ---- */

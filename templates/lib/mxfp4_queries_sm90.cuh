@@ -70,7 +70,7 @@ struct QueryExpander {
         u32 *destination = shared_pointer<u32>(layout.expanded() + row * HEAD_DIM);
 #pragma unroll
         for (int step = 0; step < STEPS; step++) {
-            const E5m2Octet bytes = e2m1_to_e5m2(words[step], table);
+            const E5m2Octet bytes = e2m1_to_negated_e5m2(words[step], table, 0x40404040u);
             destination[4 * (2 * step ^ flip) + quad_lane] = bytes.low;
             destination[4 * ((2 * step + 1) ^ flip) + quad_lane] = bytes.high;
         }
