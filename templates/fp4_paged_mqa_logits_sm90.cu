@@ -226,6 +226,7 @@ struct Loader {
 };
 
 #include "lib/mxfp4_keys_sm90.cuh"
+#include "lib/mxfp4_key_ring_sm90.cuh"
 #include "lib/mxfp4_queries_sm90.cuh"
 #include "lib/mxfp4_wild_sm90.cuh"
 #include "lib/mxfp4_head_sums_sm90.cuh"

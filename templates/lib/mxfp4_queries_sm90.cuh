@@ -53,7 +53,7 @@ struct QueryExpander {
         const int source = min(slot, NEXT_N - 1) * NUM_HEADS + head;
         const int row = slot * NUM_HEADS + head;
         u32 words[LANE_WORDS];
-        load_words(words, layout.q(stage) + source * ROW_BYTES, quad_lane);
+        load_words(words, layout.q(stage) + source * ROW_BYTES + 4 * LANE_WORDS * quad_lane);
         const int scale = scale_of(shared_pointer<u32>(layout.q_scales(stage))[source], group_of(quad_lane));
         u32 any = 0;
 #pragma unroll
