@@ -53,7 +53,7 @@ struct KeyRing {
         asm("{\n.reg .pred p;\nsetp.ge.u32 p, %0, %2;\n@p sub.u32 %0, %0, %3;\n@p xor.b32 %1, %1, 1;\n}"
             : "+r"(next_stage), "+r"(next_parity)
             : "r"(end), "r"(bytes));
-        ahead = mbarrier_test(next_stage + Layout::FULL_AT, next_parity);
+        ahead = __all_sync(FULL_WARP, mbarrier_test(next_stage + Layout::FULL_AT, next_parity)); /* all lanes or none */
         if (!SCALES_INTERLEAVED)
             scales.load_if(ahead, next_stage + own_scales);
         load_words_if(ahead, words[0], next_stage + own_key);
