@@ -23,11 +23,12 @@ struct mutation {
 struct known_bad {
     const struct mutation *mutations;
     size_t num_mutations;
+    const struct known_bad *common;   /* faults of what these kernels share with others, for the same trials; or NULL */
     const struct logits_case *trials; /* what a faulty kernel has to get past: few kernels, many layouts. A variant
-                                         other than 0: left out for the other one */
+                                         other than 0: left out for the other one. Always with the same inputs */
     size_t num_trials;
 };
 
-extern const struct known_bad known_bad_sm90, known_bad_fp4_sm90, known_bad_sm100, known_bad_portable;
+extern const struct known_bad known_bad_sm90, known_bad_fp4_sm90, known_bad_hopper, known_bad_sm100, known_bad_portable;
 
 #endif

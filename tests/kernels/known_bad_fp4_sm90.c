@@ -1,19 +1,14 @@
 /* SPDX-License-Identifier: MIT
- * Faults of the MXFP4 kernel for Hopper. */
+ * Faults of the MXFP4 kernel for Hopper; those of what it shares with the other one: known_bad_hopper.c. */
 #include "known_bad.h"
 
-#define KERNEL    "fp4_paged_mqa_logits_sm90.cu"
-#define KEYS      "lib/mxfp4_keys_sm90.cuh"
-#define QUERIES   "lib/mxfp4_queries_sm90.cuh"
-#define HEAD_MMA  "lib/head_sum_mma.cuh"
-#define HEAD      "lib/head_sum.cuh"
-#define PRODUCER  "lib/producer.cuh"
-#define ROLES     "lib/roles_sm90.cuh"
-#define ARGUMENTS "lib/arguments.cuh"
+#define KERNEL   "fp4_paged_mqa_logits_sm90.cu"
+#define KEYS     "lib/mxfp4_keys_sm90.cuh"
+#define QUERIES  "lib/mxfp4_queries_sm90.cuh"
+#define HEAD_MMA "lib/head_sum_mma.cuh"
+#define HEAD     "lib/head_sum.cuh"
 
 static const struct mutation mutations[] = {
-    {.fault = "causal bound of the newest slot for every slot",
-     .edits = {{ARGUMENTS, "max(length - (NEXT_N - 1) + slot, 0)", "length"}}},
     {.fault = "last token of a tile never written",
      .edits = {{KERNEL, "has_slot && token < limit", "has_slot && token < limit && token % 64 != 63"}}},
     {.fault = "one token past the limit written",
@@ -46,25 +41,12 @@ static const struct mutation mutations[] = {
      .edits = {{QUERIES, "[source * NUM_HEADS + head];", "[source * NUM_HEADS + (head ^ 1)];"}}},
     {.fault = "weights of another request",
      .edits = {{KERNEL, "args.common.weights + (static_cast<i64>(", "args.common.weights + (0 * static_cast<i64>("}}},
-    {.fault = "block table of the first request",
-     .edits = {{PRODUCER, "request * args.table_stride", "0 * args.table_stride"}}},
     {.fault = "last 32 dims ignored",
      .edits = {{KERNEL, "int step = 1; step < STEPS;", "int step = 1; step < STEPS - 1;"}}},
-    {.fault = "cleaned from one column early",
-     .edits = {{ARGUMENTS, "max(begin, limit) + thread", "max(begin, limit - 1) + thread"}}},
-    {.fault = "no wait for the previous kernel",
-     .edits = {{"lib/base.cuh", "griddepcontrol.wait;", ""}},
-     .dependent_launch = true},
 
     {.fault = "a stage is released before the other lanes of the warp have read it",
      .edits = {{KERNEL, "        __syncwarp();\n        if (lane_id() == 0)\n            mbarrier_arrive(stage",
                 "        if (lane_id() == 0)\n            mbarrier_arrive(stage"}},
-     .hazard = true},
-    {.fault = "no CTA barrier after the mbarriers are initialised",
-     .edits = {{ROLES, "    __syncthreads();\n\n    if (warp >= MATH_WARPS)", "    if (warp >= MATH_WARPS)"}},
-     .hazard = true},
-    {.fault = "mbarriers not made visible to copies",
-     .edits = {{ROLES, "    mbarrier_init_fence();\n", ""}},
      .hazard = true},
     {.fault = "keys used before they have arrived",
      .edits = {{KERNEL, "                mbarrier_wait(stage + Layout::FULL_AT, parity);\n", ""}},
@@ -115,10 +97,6 @@ static const struct mutation mutations[] = {
     {.fault = "expanded queries not made visible to the tensor cores",
      .edits = {{QUERIES, "        fence_async_shared();\n", ""}},
      .hazard = true},
-    {.fault = "one warp's arrival frees a stage",
-     .edits = {{ROLES, "mbarrier_init(layout.empty(i), static_cast<u32>(warps_of_a_stage))",
-                "mbarrier_init(layout.empty(i), 1)"}},
-     .hazard = true},
     {.fault = "barrier told of fewer bytes than arrive",
      .edits = {{KERNEL, "K_BYTES + BOXES * BOX_SCALE_BYTES", "K_BYTES"}},
      .hazard = true},
@@ -128,12 +106,6 @@ static const struct mutation mutations[] = {
     {.fault = "a team forgets its turn from one request to the next",
      .edits = {{KERNEL, "turn -= note.tiles;", "turn = static_cast<int>(threadIdx.x / 128);"}},
      .hazard = true},
-    {.fault = "producers forget their turn",
-     .edits = {{PRODUCER, "until_mine - count + 32 * PRODUCERS", "until_mine + 32 * PRODUCERS"}},
-     .hazard = true},
-    {.fault = "tiles past a share's last one announced",
-     .edits = {{PRODUCER, "min(inclusive, stop)", "inclusive"}},
-     .hazard = true},
 };
 
 static const struct logits_case trials[] = {
@@ -141,13 +113,14 @@ static const struct logits_case trials[] = {
     {.batch = 9, .next_n = 1, .heads = 64, .head_dim = 128, .block_size = 64, .max_len = 900},
     /* Three teams that go round their ring, weights that are in no register. */
     {.batch = 8, .next_n = 4, .heads = 64, .head_dim = 128, .block_size = 64, .max_len = 1100},
-    /* More tiles for a CTA than its producers plan at a time. */
-    {.batch = 40,
+    /* More tiles for a CTA than its producers plan at a time; the last share has five tiles of the first 32 requests. */
+    {.batch = 42,
      .next_n = 2,
      .heads = 64,
      .head_dim = 128,
      .block_size = 64,
-     .max_len = 600,
+     .min_len = 64 * 10,
+     .max_len = 64 * 10,
      .clean = true,
      .max_seq_len = 700,
      .out_dtype = ATTNS_DTYPE_F32},
@@ -163,5 +136,10 @@ static const struct logits_case trials[] = {
      .values = LOGITS_VALUES_ALL_CODES},
 };
 
-const struct known_bad known_bad_fp4_sm90 = {mutations, sizeof mutations / sizeof *mutations, trials,
-                                             sizeof trials / sizeof *trials};
+const struct known_bad known_bad_fp4_sm90 = {
+    .mutations = mutations,
+    .num_mutations = sizeof mutations / sizeof *mutations,
+    .common = &known_bad_hopper,
+    .trials = trials,
+    .num_trials = sizeof trials / sizeof *trials,
+};

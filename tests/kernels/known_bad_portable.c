@@ -69,5 +69,9 @@ static const struct logits_case trials[] = {
     {.batch = 40, .next_n = 1, .heads = 64, .head_dim = 128, .block_size = 64, .max_len = 1200, .num_shares = 8},
 };
 
-const struct known_bad known_bad_portable = {mutations, sizeof mutations / sizeof *mutations, trials,
-                                             sizeof trials / sizeof *trials};
+const struct known_bad known_bad_portable = {
+    .mutations = mutations,
+    .num_mutations = sizeof mutations / sizeof *mutations,
+    .trials = trials,
+    .num_trials = sizeof trials / sizeof *trials,
+};

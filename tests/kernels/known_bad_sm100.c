@@ -162,5 +162,9 @@ static const struct logits_case trials[] = {
      .num_shares = 7},
 };
 
-const struct known_bad known_bad_sm100 = {mutations, sizeof mutations / sizeof *mutations, trials,
-                                          sizeof trials / sizeof *trials};
+const struct known_bad known_bad_sm100 = {
+    .mutations = mutations,
+    .num_mutations = sizeof mutations / sizeof *mutations,
+    .trials = trials,
+    .num_trials = sizeof trials / sizeof *trials,
+};

@@ -1,17 +1,11 @@
 /* SPDX-License-Identifier: MIT
- * Faults of the FP8 kernel for Hopper. */
+ * Faults of the FP8 kernel for Hopper; those of what it shares with the other one: known_bad_hopper.c. */
 #include "known_bad.h"
 
-#define KERNEL   "fp8_paged_mqa_logits_sm90.cu"
-#define HEAD     "lib/head_sum.cuh"
-#define PRODUCER "lib/producer.cuh"
-#define ROLES    "lib/roles_sm90.cuh"
+#define KERNEL "fp8_paged_mqa_logits_sm90.cu"
+#define HEAD   "lib/head_sum.cuh"
 
 static const struct mutation mutations[] = {
-    {.fault = "causal bound of the newest slot for every slot",
-     .edits = {{"lib/arguments.cuh", "max(length - (NEXT_N - 1) + slot, 0)", "length"}}},
-    {.fault = "causal bound one token short",
-     .edits = {{"lib/arguments.cuh", "length - (NEXT_N - 1) + slot", "length - NEXT_N + slot"}}},
     {.fault = "scale missing", .edits = {{KERNEL, "total * scale)", "total)"}}},
     {.fault = "one scale for the whole block", .edits = {{KERNEL, " + r % BOX_TOKENS) * 4", ") * 4"}}},
     {.fault = "ReLU dropped", .edits = {{HEAD, "max.NaN.f32 %0, %1, 0f00000000;", "mov.f32 %0, %1;"}}},
@@ -27,41 +21,15 @@ static const struct mutation mutations[] = {
     {.fault = "first slot's weights for every slot",
      .edits = {{HEAD, "slot * PAIRS + j", "j"},
                {KERNEL, "layout.weights(q.stage)) + first_slot * NUM_HEADS", "layout.weights(q.stage))"}}},
-    {.fault = "block table of the first request",
-     .edits = {{PRODUCER, "request * args.table_stride", "0 * args.table_stride"}}},
-    {.fault = "neighbouring column of the block table",
-     .edits = {{PRODUCER, "row[start / BLOCK_SIZE]", "row[max(start / BLOCK_SIZE - 1, 0)]"}}},
     {.fault = "last 32 dims ignored", .edits = {{KERNEL, "step < HEAD_DIM / 32;", "step < HEAD_DIM / 32 - 1;"}}},
     {.fault = "K of another ring stage",
      .edits = {{KERNEL, "k0 + static_cast<u32>(kv.stage)", "k0 + static_cast<u32>((kv.stage + 1) % args.stages)"}}},
-    {.fault = "swizzle of another row width",
-     .edits = {{"lib/wgmma.cuh", "ROW_BYTES == 128 ? 1", "ROW_BYTES == 128 ? 2"}}},
     {.fault = "weights of another request",
      .edits = {{KERNEL, "args.common.weights + (static_cast<i64>(", "args.common.weights + (0 * static_cast<i64>("}}},
-    {.fault = "cleaned one column short",
-     .edits = {{"lib/arguments.cuh", "min(args.clean_until - begin, PIECE)",
-                "min(args.clean_until - 1 - begin, PIECE)"}}},
-    {.fault = "cleaned from one column early",
-     .edits = {{"lib/arguments.cuh", "max(begin, limit) + thread", "max(begin, limit - 1) + thread"}}},
-    {.fault = "no wait for the previous kernel",
-     .edits = {{"lib/base.cuh", "griddepcontrol.wait;", ""}},
-     .dependent_launch = true},
 
     {.fault = "a stage is released before the other lanes of the warp have read it",
      .edits = {{KERNEL, "        __syncwarp();\n        if (lane_id() == 0)\n            mbarrier_arrive(barrier);",
                 "        if (lane_id() == 0)\n            mbarrier_arrive(barrier);"}},
-     .hazard = true},
-    {.fault = "the producer's lanes do not take turns",
-     .edits = {{PRODUCER, "                __syncwarp();\n                loader.tile_loaded();",
-                "                loader.tile_loaded();"},
-               {PRODUCER, "                __syncwarp();\n                if (static_cast<u32>(turn - until_mine)",
-                "                if (static_cast<u32>(turn - until_mine)"}},
-     .hazard = true},
-    {.fault = "no CTA barrier after the mbarriers are initialised",
-     .edits = {{ROLES, "    __syncthreads();\n\n    if (warp >= MATH_WARPS)", "    if (warp >= MATH_WARPS)"}},
-     .hazard = true},
-    {.fault = "mbarriers not made visible to copies",
-     .edits = {{ROLES, "    mbarrier_init_fence();\n", ""}},
      .hazard = true},
     {.fault = "K used before it has arrived",
      .edits = {{KERNEL, "        mbarrier_wait(full0 + static_cast<u32>(kv.stage) * 16, kv.parity);\n", ""}},
@@ -107,10 +75,6 @@ static const struct mutation mutations[] = {
                 "            mbarrier_arrive(layout.q_empty(q.stage));\n            int next_token = "},
                {KERNEL, "            mbarrier_arrive(layout.q_empty(q.stage)); /* by", "            /* by"}},
      .hazard = true},
-    {.fault = "one warp's arrival frees a stage",
-     .edits = {{ROLES, "mbarrier_init(layout.empty(i), static_cast<u32>(warps_of_a_stage))",
-                "mbarrier_init(layout.empty(i), 1)"}},
-     .hazard = true},
     {.fault = "ring is no multiple of the teams",
      .edits = {{KERNEL, "args.stages", "(TEAMS > 1 ? TEAMS + 1 : args.stages)"},
                {KERNEL, "args.common.stages, ", "PRODUCERS > 1 ? PRODUCERS + 1 : args.common.stages, "}},
@@ -118,23 +82,11 @@ static const struct mutation mutations[] = {
     {.fault = "a team forgets its turn from one request to the next",
      .edits = {{KERNEL, "turn -= note.tiles;", "turn = static_cast<int>(threadIdx.x / 128) / SLOT_GROUPS;"}},
      .hazard = true},
-    {.fault = "producers forget their turn",
-     .edits = {{PRODUCER, "until_mine - count + 32 * PRODUCERS", "until_mine + 32 * PRODUCERS"}},
-     .hazard = true},
-    {.fault = "tiles past a share's last one announced",
-     .edits = {{PRODUCER, "min(inclusive, stop)", "inclusive"}},
-     .hazard = true},
     {.fault = "barrier told of fewer bytes than arrive",
      .edits = {{KERNEL, "K_BYTES + TILE_TOKENS * 4", "K_BYTES"}},
      .hazard = true},
     {.fault = "wrong phase of the ring awaited",
      .edits = {{KERNEL, "layout.empty(kv.stage), kv.parity ^ 1", "layout.empty(kv.stage), kv.parity"}},
-     .hazard = true},
-    {.fault = "relaxed arrivals",
-     .edits = {{"lib/mbarrier.cuh", "mbarrier.arrive.shared::cta.b64", "mbarrier.arrive.relaxed.cta.shared::cta.b64"}},
-     .hazard = true},
-    {.fault = "sums of the schedule read without a CTA barrier",
-     .edits = {{"schedule.cu", "    __syncthreads();\n", ""}},
      .hazard = true},
 };
 
@@ -161,8 +113,8 @@ static const struct logits_case trials[] = {
     /* Two teams; one request whose tiles no number of CTAs shares out in whole turns. */
     {.batch = 9, .next_n = 4, .heads = 64, .head_dim = 128, .block_size = 64, .max_len = 900},
     {.batch = 1, .next_n = 4, .heads = 64, .head_dim = 128, .block_size = 64, .min_len = 640, .max_len = 640},
-    /* Four teams that go round their ring: much work, for four SMs. A producer plans tiles of 32 requests at a time, and the
-     * last share has five tiles of the first 32, which is not a whole number of turns. */
+    /* Four teams that go round their ring: much work, for four SMs. A producer plans tiles of 32 requests at a time,
+     * and the last share has five tiles of the first 32, which is not a whole number of turns. */
     {.batch = 42,
      .next_n = 2,
      .heads = 64,
@@ -173,5 +125,10 @@ static const struct logits_case trials[] = {
      .max_seq_len = 64 * 10},
 };
 
-const struct known_bad known_bad_sm90 = {mutations, sizeof mutations / sizeof *mutations, trials,
-                                         sizeof trials / sizeof *trials};
+const struct known_bad known_bad_sm90 = {
+    .mutations = mutations,
+    .num_mutations = sizeof mutations / sizeof *mutations,
+    .common = &known_bad_hopper,
+    .trials = trials,
+    .num_trials = sizeof trials / sizeof *trials,
+};

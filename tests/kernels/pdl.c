@@ -110,13 +110,14 @@ static void fill_copies(struct copies *c, const struct logits_device *to, const 
 uint64_t pdl_wrong_words(attns_context *ctx, int rounds, int64_t spin_ns, bool with_schedule, bool chained) {
     struct helpers helpers;
     load_helpers(&helpers);
+    const int max_len = software_gpu() ? 500 : 1500;
     struct logits_case c = {.batch = 24,
                             .next_n = 2,
                             .heads = 64,
                             .head_dim = 128,
                             .block_size = 64,
-                            .max_len = 1500,
-                            .max_seq_len = 1500,
+                            .max_len = max_len,
+                            .max_seq_len = max_len,
                             .table_width = 24,
                             .pool_blocks = 200,
                             .num_shares = with_schedule ? fx.gpu.num_sms : 0};

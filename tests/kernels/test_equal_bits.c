@@ -55,6 +55,7 @@ static void test_every_next_n_equals_the_flattened_call(void **state) {
     (void)state;
     struct logits_case cases[64];
     size_t count = 0;
+    const int max_len = software_gpu() ? 600 : 1100; /* with few SMs, rings of stages are gone round even so */
     for (int n = 1; n <= 8; n++)
         for (int heads = 32; heads <= 64; heads += 32)
             for (int block = 32; block <= 64; block += 32) {
@@ -63,7 +64,7 @@ static void test_every_next_n_equals_the_flattened_call(void **state) {
                                                       .heads = heads,
                                                       .head_dim = 128,
                                                       .block_size = block,
-                                                      .max_len = 1100,
+                                                      .max_len = max_len,
                                                       .values = LOGITS_VALUES_ALL_CODES};
             }
     compile_ahead(cases, count);

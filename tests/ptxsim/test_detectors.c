@@ -35,6 +35,17 @@ static const struct detector_case {
      "mov.u32 %r9, 16;\nsetp.lt.u32 %p1, %tid, 16;\nselp.b32 %r7, 65535, -65536, %p1;\n" SHARE, "bar.warp.sync %r7;",
      "bar.warp.sync -1;", "data race: reads 4 bytes", 1, 32, NULL, false, 0},
 
+    {"a lane writes what others of its warp may still read, all with one instruction",
+     "mov.u32 %r2, buffer;\nsetp.ne.u32 %p1, %tid, 0;\nsetp.lt.u32 %p2, %tid, 31;\nselp.b32 %r7, 2147483647, "
+     "-2147483648, %p2;\n@!%p1 st.shared.u32 [%r2], 5;\nbar.warp.sync -1;\nld.shared.u32 %r5, [%r2];\n@@\n"
+     "@!%p1 st.shared.u32 [%r2], 7;\nst.global.u32 [%my_out], %r5;\nret;\n",
+     "bar.warp.sync %r7;", "bar.warp.sync -1;", "data race: writes 4 bytes", 1, 32, NULL, false, 0},
+    {"a strong store that ordinary reads are not ordered after",
+     "mov.u32 %r2, buffer;\nsetp.ne.u32 %p1, %tid, 32;\n@!%p1 st.shared.u32 [%r2], 5;\nbar.sync 0;\n"
+     "@!%p1 st.relaxed.cta.shared.u32 [%r2], 7;\n@@\nld.shared.u32 %r5, [%r2];\n"
+     "st.global.u32 [%my_out], %r5;\nret;\n",
+     "", "bar.sync 0;", "data race: ", 1, 64, NULL, false, 0},
+
     /* Warp 0 reads; one lane tells warp 1, which writes. */
     {"one lane arrives for lanes that still read",
      "mov.u32 %r2, buffer;\n" OWN "setp.ne.u32 %p1, %tid, 0;\nsetp.ge.u32 %p2, %tid, 32;\nst.shared.u32 [%r3], %tid;\n"

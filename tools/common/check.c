@@ -58,7 +58,7 @@
 #define E4M3_NORMAL  0x1p-6f /* the smallest normal number */
 #define MAX_HEAD_DIM 128
 #define MAX_THREADS  16
-#define LANES        8
+#define LANES        8             /* heads taken at a time; their number is a multiple of it */
 #define SHORT_RUN    (64 * 8192.0) /* work below which threads do not pay */
 
 /* ---- 16-bit formats ---- */
@@ -253,9 +253,9 @@ struct checker {
 #define GROUPS 4  /* at most */
 
 struct scratch {
-    float *q;         /* [next_n, H, D] */
-    double *q_scales; /* [next_n, H, GROUPS] */
-    float *k;         /* [D] */
+    float *q, *aligned_q; /* [next_n, H / LANES, D, LANES] */
+    double *q_scales;     /* [next_n, H / LANES, GROUPS, LANES] */
+    float *k, *aligned_k; /* [D] */
     double k_scales[GROUPS];
     double *ref; /* [next_n, tokens] */
 };
@@ -309,113 +309,129 @@ void logits_check_fp4_sums(enum logits_fp4_sums sums) {
     fp4_sums = sums;
 }
 
+/* fmax and fmin without a call; b may be NaN, and is left out then. */
+static inline double larger(double a, double b) {
+    return b > a ? b : a;
+}
+
+static inline double smaller(double a, double b) {
+    return b < a ? b : a;
+}
+
 /* A factor's magnitude as tensor cores align it: numbers below the smallest normal one count as that. */
 static inline float aligned(float x) {
     const float magnitude = fabsf(x);
     return magnitude >= E4M3_NORMAL || magnitude == 0 ? magnitude : E4M3_NORMAL;
 }
 
-/* Bounds of one element of fp8: returns E before scaling and gives sum |w| sum |q k| too. */
-static double fp8_bound(const struct logits_case *c, const float *q, const float *k, const float *w, double *abs_sum) {
+/* Of the products of LANES heads and a token. */
+struct sums {
+    double dot[LANES], magnitude[LANES], error[LANES]; /* sum q k, sum |q k|, e_h on FP8 tensor cores */
+};
+
+/* A K step of FP8 tensor cores: sums of its products and of their magnitudes, and the largest one. */
+static inline void add_step(struct sums *s, const double sum[LANES], const double magnitude[LANES],
+                            const double largest[LANES]) {
     const double u = 0x1p-13;
-    double weighted_errors = 0, weighted_relu = 0, half_terms = 0;
-    float aligned_k[MAX_HEAD_DIM];
-    *abs_sum = 0;
-    for (int d = 0; d < c->head_dim; d++)
-        aligned_k[d] = aligned(k[d]);
-    for (int h = 0; h < c->heads; h++, q += c->head_dim) {
-        double acc = 0, error = 0, all = 0;
-        for (int d0 = 0; d0 < c->head_dim; d0 += K_STEP) {
+    for (int j = 0; j < LANES; j++) {
+        const double before = fabs(s->dot[j]) + s->error[j], m = larger(largest[j], before);
+        s->dot[j] += sum[j];
+        s->magnitude[j] += magnitude[j];
+        s->error[j] += smaller(magnitude[j], K_STEP * u * m) + (before > 0 ? u * m : 0);
+        s->error[j] += u * (fabs(s->dot[j]) + s->error[j]);
+    }
+}
+
+/* q, aligned_q: [D, LANES]. */
+static struct sums fp8_sums(const struct logits_case *c, const float *q, const float *aligned_q, const float *k,
+                            const float *aligned_k) {
+    struct sums s = {0};
+    for (int step = 0; step < c->head_dim; step += K_STEP) {
+        float sum[LANES] = {0}, magnitude[LANES] = {0}, largest[LANES] = {0};
+        for (int d = step; d < step + K_STEP; d++)
+            for (int j = 0; j < LANES; j++) {
+                const float x = q[d * LANES + j] * k[d], a = aligned_q[d * LANES + j] * aligned_k[d];
+                sum[j] += x;
+                magnitude[j] += fabsf(x);
+                largest[j] = a > largest[j] ? a : largest[j];
+            }
+        double wide[3][LANES];
+        for (int j = 0; j < LANES; j++) {
+            wide[0][j] = (double)sum[j];
+            wide[1][j] = (double)magnitude[j];
+            wide[2][j] = (double)largest[j];
+        }
+        add_step(&s, wide[0], wide[1], wide[2]);
+        for (int j = 0; j < LANES && c->acc_dtype == ATTNS_DTYPE_F16; j++)
+            s.error[j] += 0x1p-10 * (fabs(s.dot[j]) + s.error[j]) + 0x1p-24;
+    }
+    return s;
+}
+
+/* q: [D, LANES], q_scales: [GROUPS, LANES]. A quarter's dims of a step lie in one group; their sums are small multiples
+ * of a quarter and thus exact in float32. */
+static struct sums fp4_sums_of(const struct logits_case *c, const float *q, const double *q_scales, const float *k,
+                               const double *k_scales) {
+    enum { DIMS = K_STEP / 4 };
+    struct sums s = {0};
+    for (int step = 0; step < c->head_dim / K_STEP; step++) {
+        double wide[3][LANES] = {0};
+        for (int quarter = 0; quarter < 4; quarter++) {
+            const int first = quarter * c->head_dim / 4 + step * DIMS, group = first / GROUP;
             float sum[LANES] = {0}, magnitude[LANES] = {0}, largest[LANES] = {0};
-            for (int i = d0; i < d0 + K_STEP; i += LANES)
+            for (int d = first; d < first + DIMS; d++)
                 for (int j = 0; j < LANES; j++) {
-                    float x = q[i + j] * k[i + j], a = aligned(q[i + j]) * aligned_k[i + j];
+                    const float x = q[d * LANES + j] * k[d], size = fabsf(x);
                     sum[j] += x;
-                    magnitude[j] += fabsf(x);
-                    largest[j] = largest[j] > a ? largest[j] : a;
+                    magnitude[j] += size;
+                    largest[j] = size > largest[j] ? size : largest[j];
                 }
-            double step_sum = 0, step_magnitude = 0, step_largest = 0;
             for (int j = 0; j < LANES; j++) {
-                step_sum += (double)sum[j];
-                step_magnitude += (double)magnitude[j];
-                step_largest = fmax(step_largest, (double)largest[j]);
+                const double scale = q_scales[group * LANES + j] * k_scales[group];
+                wide[0][j] += (double)sum[j] * scale;
+                wide[1][j] += (double)magnitude[j] * scale;
+                wide[2][j] = larger(wide[2][j], (double)largest[j] * scale);
             }
-            double before = fabs(acc) + error, m = fmax(step_largest, before);
-            acc += step_sum;
-            all += step_magnitude;
-            error += fmin(step_magnitude, K_STEP * u * m) + (before > 0 ? u * m : 0);
-            error += u * (fabs(acc) + error);
-            if (c->acc_dtype == ATTNS_DTYPE_F16)
-                error += 0x1p-10 * (fabs(acc) + error) + 0x1p-24;
         }
-        double relu = fmax(acc, 0), weight = fabs((double)w[h]);
-        weighted_errors += weight * error;
-        weighted_relu += weight * (relu + error);
-        half_terms += 0x1p-25 * (relu + error + weight + 1);
-        *abs_sum += weight * all;
+        add_step(&s, wide[0], wide[1], wide[2]);
     }
-    if (c->epi_dtype == ATTNS_DTYPE_F16)
-        return weighted_errors + (c->heads + 4) * 0x1p-11 * weighted_relu + half_terms;
-    return weighted_errors + (c->heads + 4) * 0x1p-24 * weighted_relu;
+    return s;
 }
 
-/* e_h of a head of fp4 whose products FP8 tensor cores add. */
-static double fp4_error_on_fp8_tensor_cores(int head_dim, const float *q, const double *q_scales, const float *k,
-                                            const double *k_scales) {
-    const double u = 0x1p-13;
-    double acc = 0, error = 0;
-    for (int step = 0; step < head_dim / K_STEP; step++) {
-        double sum = 0, magnitude = 0, largest = 0;
-        for (int quarter = 0; quarter < 4; quarter++)
-            for (int i = 0; i < K_STEP / 4; i++) {
-                int d = quarter * head_dim / 4 + step * K_STEP / 4 + i;
-                double x = (double)(q[d] * k[d]) * q_scales[d / GROUP] * k_scales[d / GROUP];
-                sum += x;
-                magnitude += fabs(x);
-                largest = fmax(largest, fabs(x));
-            }
-        double before = fabs(acc) + error, m = fmax(largest, before);
-        acc += sum;
-        error += fmin(magnitude, K_STEP * u * m) + (before > 0 ? u * m : 0);
-        error += u * (fabs(acc) + error);
+/* E of one element before scaling, from e_h; and adds up sum |w| sum |q k|. */
+struct bound {
+    double weighted_errors, weighted_relu, half_terms, abs_sum;
+};
+
+static void add_fp8_heads(struct bound *b, const struct sums *s, const float *w) {
+    for (int j = 0; j < LANES; j++) {
+        const double relu = larger(0, s->dot[j]), weight = fabs((double)w[j]);
+        b->weighted_errors += weight * s->error[j];
+        b->weighted_relu += weight * (relu + s->error[j]);
+        b->half_terms += 0x1p-25 * (relu + s->error[j] + weight + 1);
+        b->abs_sum += weight * s->magnitude[j];
     }
-    return error;
 }
 
-/* Likewise of fp4. Sums of a group's products are small multiples of a quarter: exact in float32. */
-static double fp4_bound(const struct logits_case *c, const float *q, const double *q_scales, const float *k,
-                        const double *k_scales, const float *w, double *abs_sum) {
-    double weighted_errors = 0, weighted_relu = 0;
-    *abs_sum = 0;
-    for (int h = 0; h < c->heads; h++, q += c->head_dim, q_scales += GROUPS) {
-        double dot = 0, all = 0;
-        for (int g = 0; g < c->head_dim / GROUP; g++) {
-            float sum[LANES] = {0}, magnitude[LANES] = {0};
-            for (int i = g * GROUP; i < (g + 1) * GROUP; i += LANES)
-                for (int j = 0; j < LANES; j++) {
-                    float x = q[i + j] * k[i + j];
-                    sum[j] += x;
-                    magnitude[j] += fabsf(x);
-                }
-            double group_sum = 0, group_magnitude = 0, scale = q_scales[g] * k_scales[g];
-            for (int j = 0; j < LANES; j++) {
-                group_sum += (double)sum[j];
-                group_magnitude += (double)magnitude[j];
-            }
-            dot += group_sum * scale;
-            all += group_magnitude * scale;
-        }
-        double error = (c->head_dim + 16) * 0x1p-23 * all + c->head_dim * 0x1p-149;
-        if (fp4_sums == LOGITS_FP4_ON_FP8_TENSOR_CORES)
-            error += fp4_error_on_fp8_tensor_cores(c->head_dim, q, q_scales, k, k_scales);
-        if (fp4_sums == LOGITS_FP4_ON_FP8_TENSOR_CORES && c->out_dtype != ATTNS_DTYPE_F32)
-            error += (0x1p-11 + 0x1p-16) * (fmax(dot, 0) + error);
-        double weight = fabs((double)w[h]);
-        weighted_errors += weight * error;
-        weighted_relu += weight * (fmax(dot, 0) + error);
-        *abs_sum += weight * all;
+static void add_fp4_heads(struct bound *b, const struct logits_case *c, const struct sums *s, const float *w) {
+    const bool on_fp8 = fp4_sums == LOGITS_FP4_ON_FP8_TENSOR_CORES, short_scores = c->out_dtype != ATTNS_DTYPE_F32;
+    for (int j = 0; j < LANES; j++) {
+        const double relu = larger(0, s->dot[j]), weight = fabs((double)w[j]);
+        double error = (c->head_dim + 16) * 0x1p-23 * s->magnitude[j] + c->head_dim * 0x1p-149;
+        if (on_fp8)
+            error += s->error[j];
+        if (on_fp8 && short_scores)
+            error += (0x1p-11 + 0x1p-16) * (relu + error);
+        b->weighted_errors += weight * error;
+        b->weighted_relu += weight * (relu + error);
+        b->abs_sum += weight * s->magnitude[j];
     }
-    return weighted_errors + (c->heads + 4) * 0x1p-24 * weighted_relu;
+}
+
+static double total_of(const struct bound *b, const struct logits_case *c) {
+    if (c->variant != ATTNS_VARIANT_FP4 && c->epi_dtype == ATTNS_DTYPE_F16)
+        return b->weighted_errors + (c->heads + 4) * 0x1p-11 * b->weighted_relu + b->half_terms;
+    return b->weighted_errors + (c->heads + 4) * 0x1p-24 * b->weighted_relu;
 }
 
 /* Whether `got` is a correctly rounded neighbour of something within `error` of `expected`. */
@@ -469,6 +485,22 @@ static void compare_element(struct checker *k, const struct stretch *s, int64_t 
     }
 }
 
+static void load_queries(const struct logits_data *d, int64_t b, int t, int groups, const struct scratch *w) {
+    const struct logits_case *c = &d->c;
+    float q[MAX_HEAD_DIM];
+    for (int h = 0; h < c->heads; h++) {
+        const int64_t first = (int64_t)t * c->heads + h / LANES * LANES;
+        logits_q(d, b, t, h, q);
+        for (int i = 0; i < c->head_dim; i++) {
+            const int64_t at = first * c->head_dim + i * LANES + h % LANES;
+            w->q[at] = q[i];
+            w->aligned_q[at] = aligned(q[i]);
+        }
+        for (int g = 0; g < groups; g++)
+            w->q_scales[first * GROUPS + g * LANES + h % LANES] = logits_q_scale(d, b, t, h, g);
+    }
+}
+
 static bool check_stretch(struct checker *k, const struct stretch *s, struct scratch *w) {
     const struct logits_data *d = k->d;
     const struct logits_case *c = &d->c;
@@ -477,11 +509,7 @@ static bool check_stretch(struct checker *k, const struct stretch *s, struct scr
     int64_t slot_size = (int64_t)c->heads * c->head_dim, tokens = s->num_blocks * c->block_size, most = 0;
     int groups = c->variant == ATTNS_VARIANT_FP4 ? c->head_dim / GROUP : 0;
     for (int t = 0; t < c->next_n; t++) {
-        for (int h = 0; h < c->heads; h++) {
-            logits_q(d, s->b, t, h, w->q + t * slot_size + h * c->head_dim);
-            for (int g = 0; g < groups; g++)
-                w->q_scales[(t * c->heads + h) * GROUPS + g] = logits_q_scale(d, s->b, t, h, g);
-        }
+        load_queries(d, s->b, t, groups, w);
         most = seen_in(d, s, t) > most ? seen_in(d, s, t) : most;
     }
     struct logits_report mine = {0};
@@ -492,6 +520,8 @@ static bool check_stretch(struct checker *k, const struct stretch *s, struct scr
         memset(w->k, 0, (size_t)c->head_dim * sizeof *w->k);
         if (exists)
             logits_k(d, id, slot, w->k);
+        for (int dim = 0; dim < c->head_dim; dim++)
+            w->aligned_k[dim] = aligned(w->k[dim]);
         for (int g = 0; g < groups; g++)
             w->k_scales[g] = exists ? logits_k_scale(d, id, slot, g) : 0;
         double scale = exists ? fabs((double)logits_token_scale(d, id, slot)) : 0;
@@ -499,15 +529,21 @@ static bool check_stretch(struct checker *k, const struct stretch *s, struct scr
             if (i >= seen_in(d, s, t))
                 continue;
             const float *weights = d->weights + (s->b * c->next_n + t) * d->weights_stride;
-            const float *q = w->q + t * slot_size;
-            double abs_sum, bound;
-            if (groups)
-                bound = fp4_bound(c, q, w->q_scales + t * c->heads * GROUPS, w->k, w->k_scales, weights, &abs_sum);
-            else
-                bound = fp8_bound(c, q, w->k, weights, &abs_sum);
+            struct bound bound = {0};
+            for (int h = 0; h < c->heads; h += LANES) {
+                const int64_t at = t * slot_size + h * c->head_dim;
+                if (groups) {
+                    const double *q_scales = w->q_scales + (t * c->heads + h) * GROUPS;
+                    const struct sums sums = fp4_sums_of(c, w->q + at, q_scales, w->k, w->k_scales);
+                    add_fp4_heads(&bound, c, &sums, weights + h);
+                } else {
+                    const struct sums sums = fp8_sums(c, w->q + at, w->aligned_q + at, w->k, w->aligned_k);
+                    add_fp8_heads(&bound, &sums, weights + h);
+                }
+            }
             double expected = w->ref[t * tokens + i];
-            double error = bound * scale + 0x1p-23 * fabs(expected);
-            compare_element(k, s, t, s->first_block * c->block_size + i, expected, error, abs_sum * scale, &mine,
+            double error = total_of(&bound, c) * scale + 0x1p-23 * fabs(expected);
+            compare_element(k, s, t, s->first_block * c->block_size + i, expected, error, bound.abs_sum * scale, &mine,
                             &differences, &squares);
         }
     }
@@ -533,10 +569,12 @@ static void *checker_thread(void *argument) {
         most = k->stretches[i].num_blocks > most ? k->stretches[i].num_blocks : most;
     struct scratch w;
     w.q = malloc(slots * sizeof *w.q);
+    w.aligned_q = malloc(slots * sizeof *w.aligned_q);
     w.k = malloc((size_t)c->head_dim * sizeof *w.k);
+    w.aligned_k = malloc((size_t)c->head_dim * sizeof *w.aligned_k);
     w.ref = malloc((size_t)c->next_n * (size_t)(most * c->block_size) * sizeof *w.ref);
     w.q_scales = malloc((size_t)c->next_n * (size_t)c->heads * GROUPS * sizeof *w.q_scales);
-    bool ok = w.q && w.k && w.ref && w.q_scales;
+    bool ok = w.q && w.aligned_q && w.k && w.aligned_k && w.ref && w.q_scales;
     while (ok) {
         pthread_mutex_lock(&k->mutex);
         int64_t i = k->failed ? k->num_stretches : k->next++;
@@ -551,8 +589,10 @@ static void *checker_thread(void *argument) {
         pthread_mutex_unlock(&k->mutex);
     }
     free(w.q);
+    free(w.aligned_q);
     free(w.q_scales);
     free(w.k);
+    free(w.aligned_k);
     free(w.ref);
     return NULL;
 }

@@ -10,7 +10,9 @@ float fp8_e4m3(uint8_t code) {
     int exponent = (code >> 3) & 15, mantissa = code & 7;
     if ((code & 0x7f) == 0x7f)
         return NAN;
-    float magnitude = exponent == 0 ? ldexpf((float)mantissa, -9) : ldexpf(1.0f + (float)mantissa / 8.0f, exponent - 7);
+    /* (8 + mantissa) 2^(exponent - 10), without a call: this is done for every byte of a call. */
+    const float steps = (float)(exponent == 0 ? mantissa : 8 + mantissa);
+    const float magnitude = steps * (float)(1 << (exponent == 0 ? 1 : exponent)) * 0x1p-10f;
     return code & 0x80 ? -magnitude : magnitude;
 }
 

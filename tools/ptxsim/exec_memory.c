@@ -58,20 +58,52 @@ static const ptx_operand *element_of(const ptx_operand *operand, int i) {
     return operand->kind == PTX_OPERAND_VECTOR ? &operand->elements[i] : operand;
 }
 
+/* Where each lane of the mask reads. false: no two lanes at the same place, as addresses ascend. */
+static bool read_addresses(sim_warp *warp, const ptx_operand *operand, uint32_t mask, uint64_t addresses[SIM_LANES]) {
+    uint64_t before = 0;
+    bool ascend = true;
+    for (uint32_t lanes = mask; lanes != 0; lanes &= lanes - 1) {
+        const int lane = __builtin_ctz(lanes);
+        addresses[lane] = sim_address(warp, operand, lane);
+        ascend = ascend && (lanes == mask || addresses[lane] > before);
+        before = addresses[lane];
+    }
+    return !ascend;
+}
+
+static uint32_t lanes_at(const uint64_t addresses[SIM_LANES], uint32_t lanes, uint64_t address) {
+    uint32_t found = 0;
+    for (; lanes != 0; lanes &= lanes - 1) {
+        const int lane = __builtin_ctz(lanes);
+        found |= (uint32_t)(addresses[lane] == address) << lane;
+    }
+    return found;
+}
+
+/* Weak reads of the same bytes are checked for each lane, and kept once, with the first one's: what is kept of them is
+ * a set of lanes anyway, and so it need not be searched for again and again. */
 static sim_result exec_ld(sim_warp *warp, const ptx_instr *instr, uint32_t mask) {
     const size_t bytes = (size_t)instr->data[0];
     const int elements = (int)instr->data[2];
     const uint64_t flags = instr->data[3];
     const unsigned order = (unsigned)(flags >> ORDER_SHIFT);
-    uint32_t undefined_lanes = 0;
+    uint32_t undefined_lanes = 0, kept = 0;
+    uint64_t addresses[SIM_LANES];
+    const bool shared = read_addresses(warp, &instr->operands[1], mask, addresses) && order == 0;
     for (uint32_t lanes = mask; lanes != 0; lanes &= lanes - 1) {
         const int lane = __builtin_ctz(lanes);
+        const uint64_t address = addresses[lane];
         bool undefined = false;
         if ((flags & HINT) && !access_check_policy(warp, instr, lane, &instr->operands[2]))
             return SIM_FAULT;
-        const uint64_t address = sim_address(warp, &instr->operands[1], lane);
+        unsigned kind = order & ~(unsigned)RACE_WRITE;
+        if (kept >> lane & 1)
+            kind |= RACE_CHECK;
+        else if (shared)
+            kept |= warp->readers = lanes_at(addresses, lanes, address);
         const uint8_t *from = sim_access_kind(warp, instr, lane, (ptx_space)instr->data[1], address,
-                                              bytes * (size_t)elements, order & ~(unsigned)RACE_WRITE, &undefined);
+                                              bytes * (size_t)elements, kind, &undefined);
+        warp->readers = 0;
         if (from == NULL)
             return SIM_FAULT;
         if (undefined)

@@ -275,7 +275,7 @@ race_party race_lane_party(const struct sim_race *race, sim_warp *warp, const pt
     return (race_party){.clock = race->lanes[place],
                         .place = place,
                         .who = (uint32_t)warp->index,
-                        .lanes = UINT32_C(1) << lane,
+                        .lanes = warp->readers != 0 ? warp->readers : UINT32_C(1) << lane,
                         .time = race->now,
                         .warp = warp,
                         .instr = instr,

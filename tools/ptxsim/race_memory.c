@@ -97,6 +97,7 @@ static race_page *page_for(race_memory *memory, size_t offset, size_t size) {
             return NULL;
         memset(page->cells, 0, sizeof(race_cell) << (RACE_PAGE_SHIFT - RACE_COARSE));
         page->generation = memory->race->generation;
+        page->strong_writes = false;
     }
     const unsigned shift = shift_for(offset, size);
     return shift >= page->shift || refine(memory->race, page, shift) ? page : NULL;
@@ -132,14 +133,16 @@ static bool is_twin(const struct sim_race *race, const race_party *party, race_e
            (write & UINT16_MAX) == race_instr_index(race->cta, party->instr);
 }
 
-static bool check(struct sim_race *race, const race_memory *memory, const race_party *party, const race_cell *cell,
-                  unsigned kind, size_t offset, size_t size) {
+static bool check(struct sim_race *race, const race_memory *memory, const race_page *page, const race_party *party,
+                  const race_cell *cell, unsigned kind, size_t offset, size_t size) {
     const race_entry write = cell->write;
     if (write != 0 && !race_knows(party, race_who(write), race_time(write))) {
         if (!is_twin(race, party, write, kind))
             return race_fault(party, memory->name, offset, size, kind, write, true, 0, race->cta->linear_id);
         race->twins = true;
     }
+    if (!(kind & RACE_WRITE) && !page->strong_writes)
+        return true;
     for (const race_reads *reads = &cell->reads; reads->entry != 0; reads = &race->reads[reads->next]) {
         const int lane = conflict(kind, race_kind(reads->entry)) ? unknown_lane(party, reads) : -1;
         if (lane >= 0 && !race_claim_excuses(race, party, memory, offset, kind, reads->entry))
@@ -207,7 +210,7 @@ static bool access_bytes(race_memory *memory, const race_party *party, size_t of
                 cell->reads.lanes |= party->lanes;
                 continue;
             }
-            if (!check(race, memory, party, cell, kind, offset + (i << page->shift), (size_t)1 << page->shift))
+            if (!check(race, memory, page, party, cell, kind, offset + (i << page->shift), (size_t)1 << page->shift))
                 return false;
             if (kind & RACE_CHECK)
                 continue;
@@ -216,6 +219,7 @@ static bool access_bytes(race_memory *memory, const race_party *party, size_t of
                 if (cell->reads.entry != 0 || cell->reads.next != 0)
                     release_reads(race, &cell->reads);
             } else {
+                page->strong_writes |= (kind & RACE_WRITE) != 0;
                 keep_read(race, cell, party, entry, (kind & RACE_QUIET) != 0);
             }
         }

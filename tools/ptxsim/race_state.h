@@ -69,6 +69,7 @@ typedef struct race_cell {
 typedef struct race_page {
     uint64_t generation; /* of the CTA it belongs to */
     unsigned shift;
+    bool strong_writes; /* are among the reads of its cells; else reads need not look at them */
     race_cell *cells;
     size_t capacity;
 } race_page;

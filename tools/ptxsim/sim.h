@@ -104,6 +104,7 @@ typedef struct sim_warp {
     uint8_t *local; /* local_bytes for each lane */
     uint8_t *local_written; /* per byte: 1 once it has been written */
     uint32_t carry; /* condition code CC.CF of add.cc, subc and their like: one bit a lane */
+    uint32_t readers; /* of the bytes that a lane reads, with the same instruction; 0: that lane alone */
     /* wgmma groups: operations issued since the last commit, committed groups not yet waited for */
     struct sim_wgmma_state *wgmma;
     struct sim_schedule *schedule;

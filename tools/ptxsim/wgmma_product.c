@@ -265,8 +265,10 @@ bool wgmma_check_operands(const wgmma_product *product) {
 
 /* ---- Product --------------------------------------------------------------------------------------------------- */
 
-/* sums[n] += sum over k of a[k][row] b[k][n]; n in pieces of 8, which compilers turn into vector instructions. */
-static void multiply_row(const wgmma_shape *s, const double *a, const double *b, size_t row, double *sums) {
+/* sums[n] = sum over k of a[k][row] b[k][n]; n in pieces of 8, which compilers turn into vector instructions. A product
+ * is exact, so that it does not matter whether they fuse it with the addition. */
+static inline __attribute__((always_inline)) void multiply(const wgmma_shape *s, const double *a, const double *b,
+                                                           size_t row, double *sums) {
     for (size_t n = 0; n < (size_t)s->n; n += 8) {
         double part[8] = {0};
         for (size_t k = 0; k < (size_t)s->k; k++) {
@@ -278,6 +280,21 @@ static void multiply_row(const wgmma_shape *s, const double *a, const double *b,
         memcpy(sums + n, part, sizeof(part));
     }
 }
+
+static void multiply_row_anywhere(const wgmma_shape *s, const double *a, const double *b, size_t row, double *sums) {
+    multiply(s, a, b, row, sums);
+}
+
+#ifdef __x86_64__
+__attribute__((target("avx2,fma"))) static void multiply_row_avx2(const wgmma_shape *s, const double *a,
+                                                                  const double *b, size_t row, double *sums) {
+    multiply(s, a, b, row, sums);
+}
+#define HAS_AVX2 (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
+#else
+#define multiply_row_avx2 multiply_row_anywhere
+#define HAS_AVX2          0
+#endif
 
 /* Exponents of the elements of one of the operands. */
 static void find_exponents(wgmma_type type, const double *values, size_t count, int *exponents) {
@@ -407,7 +424,10 @@ bool wgmma_compute(const wgmma_product *product) {
         if (bits != 0) {
             multiply_row_cut(s, a, b, a_exponents, b_exponents, row, bits, accumulators, sums);
         } else {
-            multiply_row(s, a, b, row, sums);
+            if (HAS_AVX2)
+                multiply_row_avx2(s, a, b, row, sums);
+            else
+                multiply_row_anywhere(s, a, b, row, sums);
             for (int n = 0; n < s->n; n++)
                 sums[n] += accumulators[n];
         }
