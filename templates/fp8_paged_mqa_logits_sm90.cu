@@ -178,9 +178,9 @@ struct Scorer {
     static constexpr int SLOTS = CHUNKS * CHUNK_SLOTS;
     static constexpr bool RAGGED = SLOT_GROUPS * SLOTS != NEXT_N;
     static constexpr int NO_TOKEN = 0x7fffffff;
-    /* Descriptors in registers of the lanes, from where each wgmma fetches them, rather than in those of the warp: 2 %
-     * faster with four teams and for some calls of small CTAs, up to 14 % slower otherwise (five and six slots). */
-    static constexpr bool KEPT_DESCRIPTORS = TEAMS == 4 || MATH_WARPGROUPS == 1;
+    /* Descriptors in registers of the lanes, from where each wgmma fetches them, rather than in those of the warp: up to
+     * 2 % faster in small CTAs, up to 14 % slower in large ones (five and six slots). */
+    static constexpr bool KEPT_DESCRIPTORS = MATH_WARPGROUPS == 1;
     /* Straight-line code for a tile, which may keep things of all slots in registers. */
     static constexpr bool UNROLLED = CHUNKS == 1 || WEIGHTS_IN_REGISTERS > 0;
 

@@ -14,7 +14,7 @@ enum {
      * 36 KB for each SM; two CTAs have nearly twice that. More is up to 10 % slower on an H200: see
      * templates/README.md. */
     RING_BYTES = 32 * 1024,
-    LARGE_RING_BYTES = 80 * 1024, /* where a CTA has an SM for itself */
+    LARGE_RING_BYTES = 96 * 1024, /* where a CTA has an SM for itself */
     OTHER_REGISTERS = 12, /* of a math thread, besides accumulators, weights, sums, and what it keeps of slots */
 };
 
@@ -39,7 +39,7 @@ static const struct large_cta {
     int math_registers, producer_registers; /* (4 warpgroups: 104, 64), (3: 152, 56), (2: 216, 72) fit */
     int much_tiles; /* of the plan: for much work alone, the row after it or small CTAs serve less; 0: for any work */
 } large_ctas[] = {
-    {65, 128, 4, 1, 128, 104, 64, 96},
+    {65, 128, 3, 1, 128, 152, 56, 96},
     {129, 192, 3, 1, 192, 152, 56, 0},
     {193, 256, 3, 1, 128, 152, 56, 96},
     {193, 256, 2, 1, 256, 216, 72, 0},
