@@ -111,8 +111,8 @@ static void test_work_is_spread_evenly(void **state) {
     double ts = time_case(&skewed).logits, te = time_case(&even).logits;
     print_message("508K tokens: one long request %.1f us, evenly %.1f us\n", ts * 1e6, te * 1e6);
     /* A share counts tiles, not requests, and some have 30 short ones. Hopper's MXFP4 kernel widens the queries of each,
-     * with all warps and nothing else under way, which takes long against its two tiles: 49.7 us against 20.3, measured
-     * once, while other programs used the H200, too. */
+     * with all warps and nothing else under way, which takes long against its two tiles: 48.3 us against 19.1 on an
+     * H200. */
     assert_true(ts < (widens_in_math_warps() ? 3 : 1.5) * te);
 }
 
@@ -144,8 +144,8 @@ static void test_one_long_request_uses_the_memory_bandwidth(void **state) {
     double copy = 5 * 2 * (double)size / ((double)milliseconds * 1e-3), own = bytes / t;
     print_message("1M tokens: %.1f us, %.0f GB/s, %.0f %% of a copy's %.0f GB/s\n", t * 1e6, own * 1e-9,
                   100 * own / copy, copy * 1e-9);
-    /* Where math warps widen MXFP4 they are the limit, not memory: 52 to 53 % on an H200. See templates/README.md. */
-    assert_true(own > (widens_in_math_warps() ? 0.45 : 0.6) * copy);
+    /* Where math warps widen MXFP4 they are the limit, not memory: 57 % on an H200. See templates/README.md. */
+    assert_true(own > (widens_in_math_warps() ? 0.5 : 0.6) * copy);
     must(fx.gpu.event_destroy(start));
     must(fx.gpu.event_destroy(stop));
     gpu_buffer_free(&fx.gpu, &from);
