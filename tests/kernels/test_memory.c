@@ -183,49 +183,68 @@ static void test_a_table_of_nothing_but_hostile_ids(void **state) {
     logits_data_free(&data);
 }
 
+static double rounded_to(int32_t dtype, double x) {
+    return dtype == ATTNS_DTYPE_F16    ? half_to_double(double_to_half(x))
+           : dtype == ATTNS_DTYPE_BF16 ? bfloat_to_double(double_to_bfloat(x))
+                                       : x;
+}
+
 /* K holds a single 1.0 per token: logit = s * sum_h w_h * relu(q[h, p % D]), which float32 holds exactly in any order
- * of summation. Wrong tokens, dims, scales or blocks cannot hide. */
+ * of summation, and a 16-bit score after one rounding to nearest. Wrong tokens, dims, scales or blocks cannot hide, nor
+ * scores that are cut. */
+static void check_one_hot(struct logits_case c) {
+    struct logits_data data;
+    struct logits_device dev;
+    make_data(&data, &c);
+    upload_data(&dev, &data, LOGITS_PLAIN, NULL);
+    uint8_t *image = call_and_download(&dev);
+    for (int64_t row = 0; row < c.batch * c.next_n; row++) {
+        int64_t b = row / c.next_n, t = row % c.next_n;
+        for (int64_t p = 0; p < logits_limit(&data, b, t); p++) {
+            double expected = 0;
+            for (int h = 0; h < c.heads; h++) {
+                float q[128];
+                logits_q(&data, b, t, h, q);
+                double x = (double)q[p % c.head_dim] *
+                           logits_q_scale(&data, b, t, h, (int)(p % c.head_dim / 32));
+                expected += (double)data.weights[row * data.weights_stride + h] * (x > 0 ? x : 0);
+            }
+            expected = rounded_to(c.out_dtype, expected * ldexp(1, (int)(7 * p % 17) - 8));
+            double got = logits_image_value(&data, image, row, p);
+            if (got != expected) {
+                char text[256];
+                fail_msg("%s: b=%lld t=%lld p=%lld: got %.9g, expected %.9g",
+                         logits_case_text(&data.c, text, sizeof text), (long long)b, (long long)t, (long long)p, got,
+                         expected);
+            }
+        }
+    }
+    free(image);
+    logits_device_free(&dev);
+    logits_data_free(&data);
+}
+
 static void test_one_hot_keys_have_closed_forms(void **state) {
     (void)state;
     for (int dim = smallest_head_dim(); dim <= 128; dim *= 2)
-        for (int block = 16; block <= 256; block *= 2)
-            for (int heads = 8; heads <= 64; heads += 56) {
-                struct logits_case c = {.batch = 4,
-                                        .next_n = 1 + dim / 64,
-                                        .heads = heads,
-                                        .head_dim = dim,
-                                        .block_size = block,
-                                        .max_len = 1000,
-                                        .min_len = 300,
-                                        .sf_interleaved = is_fp4() && block == 128 && heads == 8,
-                                        .out_dtype = ATTNS_DTYPE_F32,
-                                        .values = LOGITS_VALUES_ONE_HOT};
-                struct logits_data data;
-                struct logits_device dev;
-                make_data(&data, &c);
-                upload_data(&dev, &data, LOGITS_PLAIN, NULL);
-                uint8_t *image = call_and_download(&dev);
-                for (int64_t row = 0; row < 4 * c.next_n; row++) {
-                    int64_t b = row / c.next_n, t = row % c.next_n;
-                    for (int64_t p = 0; p < logits_limit(&data, b, t); p++) {
-                        double expected = 0;
-                        for (int h = 0; h < heads; h++) {
-                            float q[128];
-                            logits_q(&data, b, t, h, q);
-                            double x = (double)q[p % dim] * logits_q_scale(&data, b, t, h, (int)(p % dim / 32));
-                            expected += (double)data.weights[row * data.weights_stride + h] * (x > 0 ? x : 0);
-                        }
-                        expected *= ldexp(1, (int)(7 * p % 17) - 8);
-                        double got = logits_image_value(&data, image, row, p);
-                        if (got != expected)
-                            fail_msg("H=%d D=%d block=%d b=%lld t=%lld p=%lld: got %.9g, expected %.9g", heads, dim,
-                                     block, (long long)b, (long long)t, (long long)p, got, expected);
-                    }
-                }
-                free(image);
-                logits_device_free(&dev);
-                logits_data_free(&data);
-            }
+        for (int block = 16; block <= 256; block *= 2) {
+            struct logits_case c = {.batch = 4,
+                                    .next_n = 1 + dim / 64,
+                                    .heads = 8,
+                                    .head_dim = dim,
+                                    .block_size = block,
+                                    .max_len = 1000,
+                                    .min_len = 300,
+                                    .sf_interleaved = is_fp4() && block == 128,
+                                    .out_dtype = ATTNS_DTYPE_F32,
+                                    .values = LOGITS_VALUES_ONE_HOT};
+            check_one_hot(c);
+            c.heads = 64;
+            c.sf_interleaved = false;
+            check_one_hot(c);
+            c.out_dtype = block == 16 || block == 64 ? ATTNS_DTYPE_F16 : ATTNS_DTYPE_BF16;
+            check_one_hot(c);
+        }
 }
 
 /* Into request 0, token 69; request 1, token 9; request 2: slot 0, its whole row, and slot 1 likewise. fp4's numbers
