@@ -13,6 +13,11 @@
 
 struct fixture fx;
 
+const char *template_source(void) {
+    const char *given = getenv("ATTNS_TEST_TEMPLATES");
+    return given != NULL ? given : ATTNS_TEMPLATE_SOURCE;
+}
+
 uint64_t choose_seed(void) {
     const char *given = getenv("ATTNS_TEST_SEED");
     struct timespec now;

@@ -47,6 +47,10 @@ bool software_gpu(void);
 /* A seed for the next piece of data: differs from call to call, follows from fx.seed. */
 uint64_t next_seed(void);
 
+/* Where the templates are that faults are planted in: $ATTNS_TEST_TEMPLATES, an absolute path, else in the source tree
+ * that this was built from. */
+const char *template_source(void);
+
 /* The seed to use: $ATTNS_TEST_SEED or the clock; printed. For tests without a GPU. */
 uint64_t choose_seed(void);
 

@@ -82,7 +82,9 @@ static void make_trial(struct indexer_data *data, bool nvfp4) {
 /* ---- Copies of the templates ---- */
 
 static char *read_template(void) {
-    FILE *file = fopen(ATTNS_TEMPLATE_SOURCE "/" TEMPLATE, "rb");
+    char path[4096];
+    snprintf(path, sizeof path, "%s/" TEMPLATE, template_source());
+    FILE *file = fopen(path, "rb");
     assert_non_null(file);
     char *text = calloc(1, 1 << 20);
     assert_non_null(text);
@@ -94,9 +96,10 @@ static char *read_template(void) {
 
 /* A folder with the template, changed by `m` (NULL: as it is), and the parts that it includes. */
 static char *copy_templates(const struct mutation *m) {
-    char *const folder = make_folder(), *const text = read_template(), path[4096];
+    char *const folder = make_folder(), *const text = read_template(), path[4096], lib[4096];
     snprintf(path, sizeof path, "%s/lib", folder);
-    assert_int_equal(symlink(ATTNS_TEMPLATE_SOURCE "/lib", path), 0);
+    snprintf(lib, sizeof lib, "%s/lib", template_source());
+    assert_int_equal(symlink(lib, path), 0);
     snprintf(path, sizeof path, "%s/" TEMPLATE, folder);
     FILE *file = fopen(path, "wb");
     assert_non_null(file);

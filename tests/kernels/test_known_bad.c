@@ -60,7 +60,7 @@ static char *replace(char *text, const char *find, const char *put, const char *
 
 static void copy_folder(const char *sub, const char *to, const struct mutation *m) {
     char path[4096];
-    snprintf(path, sizeof path, "%s/%s", ATTNS_TEMPLATE_SOURCE, sub);
+    snprintf(path, sizeof path, "%s/%s", template_source(), sub);
     DIR *folder = opendir(path);
     if (!folder)
         fail_msg("%s cannot be read", path);
@@ -70,7 +70,7 @@ static void copy_folder(const char *sub, const char *to, const struct mutation *
             continue;
         char name[512];
         snprintf(name, sizeof name, "%s%s", sub, entry->d_name);
-        snprintf(path, sizeof path, "%s/%s", ATTNS_TEMPLATE_SOURCE, name);
+        snprintf(path, sizeof path, "%s/%s", template_source(), name);
         char *text = read_text(path);
         for (int e = 0; m && e < 2; e++)
             if (m->edits[e].file && strcmp(m->edits[e].file, name) == 0)
