@@ -13,7 +13,7 @@
  *
  * The rest is as in fp8_paged_mqa_logits_sm90.cu: producers that alone know the schedule, a ring of KV stages, which
  * warpgroups and producers take in turn, a RequestNote for each request, stores while the tensor cores work on the next
- * tile. */
+ * tile. Then, too, the keys of the tile after that are loaded (lib/mxfp4_key_ring_sm90.cuh). */
 #include "lib/base.cuh"
 #include "lib/shared_memory.cuh"
 #include "lib/mbarrier.cuh"

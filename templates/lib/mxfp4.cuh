@@ -61,8 +61,10 @@ __device__ __forceinline__ u32 upper_codes(u32 masked) {
     return d;
 }
 
+constexpr u32 SIGN_HALVES = 0x40404040u;
+
 /* Eight E2M1 numbers as E5M2 bytes, negated: as that is done to both factors, products are what they should be.
- * `halves`: 0x40404040, which a byte permutation turns into 0x40 for a code without and 0 for one with the sign bit
+ * `halves`: SIGN_HALVES, which a byte permutation turns into 0x40 for a code without and 0 for one with the sign bit
  * (that makes a permutation repeat a byte's highest bit instead). Twice that is the opposite sign in place. */
 __device__ __forceinline__ E5m2Octet e2m1_to_negated_e5m2(u32 codes, uint2 table, u32 halves) {
     const u32 magnitudes = codes & 0x77777777u;

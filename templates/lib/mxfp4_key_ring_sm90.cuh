@@ -36,7 +36,7 @@ struct KeyRing {
         parity = 0;
         bytes = static_cast<u32>(args.stages) * Layout::STAGE_BYTES;
         end = layout.stage(0) + bytes;
-        halves = hidden_constant(0x40404040u);
+        halves = hidden_constant(SIGN_HALVES);
         ahead = false;
         if (CHUNKS == 1) { /* else registers are short */
             keep(own_key);
@@ -107,12 +107,7 @@ struct KeyRing {
         for (int half = 0; half < 2; half++) {
             u32 packed[LANE_WORDS];
             load_words(packed, key_at(stage, r + 8 * half) + (lane_id() & 3) * 4 * LANE_WORDS);
-            u32 any = 0;
-#pragma unroll
-            for (int i = 0; i < LANE_WORDS; i++)
-                any |= packed[i] & 0x77777777u;
-            if (GROUPS == 2)
-                any |= __shfl_xor_sync(FULL_WARP, any, 1);
+            const u32 any = group_is_not_zero(packed);
             const int largest = static_cast<int>(pair.largest >> (16 * half) & 0xffff);
             const int shift = static_cast<int>(pair.shifts >> (16 * half) & 0xffff);
             if (largest == NAN_SCALE || (shift > MAX_SHIFT && any != 0))

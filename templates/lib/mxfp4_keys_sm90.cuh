@@ -33,6 +33,17 @@ __device__ __forceinline__ void load_words_if(bool condition, u32 (&words)[LANE_
                      : "memory");
 }
 
+/* Not 0 if some number of the group that these words belong to is not. By all lanes of a quad. */
+__device__ __forceinline__ u32 group_is_not_zero(const u32 (&words)[LANE_WORDS]) {
+    u32 any = 0;
+#pragma unroll
+    for (int i = 0; i < LANE_WORDS; i++)
+        any |= words[i] & 0x77777777u;
+    if (GROUPS == 2)
+        any |= __shfl_xor_sync(FULL_WARP, any, 1);
+    return any;
+}
+
 /* A math warp's first row of a tile. */
 __device__ __forceinline__ int warp_row() {
     return static_cast<int>(threadIdx.x / 32 % 4) * 16;

@@ -55,12 +55,7 @@ struct QueryExpander {
         u32 words[LANE_WORDS];
         load_words(words, layout.q(stage) + source * ROW_BYTES + 4 * LANE_WORDS * quad_lane);
         const int scale = scale_of(shared_pointer<u32>(layout.q_scales(stage))[source], group_of(quad_lane));
-        u32 any = 0;
-#pragma unroll
-        for (int i = 0; i < LANE_WORDS; i++)
-            any |= words[i] & 0x77777777u;
-        if (GROUPS == 2)
-            any |= __shfl_xor_sync(FULL_WARP, any, 1);
+        const u32 any = group_is_not_zero(words);
         int largest = any != 0 ? scale : 0;
         largest = max(largest, __shfl_xor_sync(FULL_WARP, largest, 1));
         largest = max(largest, __shfl_xor_sync(FULL_WARP, largest, 2));
@@ -70,7 +65,7 @@ struct QueryExpander {
         u32 *destination = shared_pointer<u32>(layout.expanded() + row * HEAD_DIM);
 #pragma unroll
         for (int step = 0; step < STEPS; step++) {
-            const E5m2Octet bytes = e2m1_to_negated_e5m2(words[step], table, 0x40404040u);
+            const E5m2Octet bytes = e2m1_to_negated_e5m2(words[step], table, SIGN_HALVES);
             destination[4 * (2 * step ^ flip) + quad_lane] = bytes.low;
             destination[4 * ((2 * step + 1) ^ flip) + quad_lane] = bytes.high;
         }

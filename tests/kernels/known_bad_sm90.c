@@ -113,7 +113,7 @@ static const struct logits_case trials[] = {
     /* Two teams; one request whose tiles no number of CTAs shares out in whole turns. */
     {.batch = 9, .next_n = 4, .heads = 64, .head_dim = 128, .block_size = 64, .max_len = 900},
     {.batch = 1, .next_n = 4, .heads = 64, .head_dim = 128, .block_size = 64, .min_len = 640, .max_len = 640},
-    /* Four teams that go round their ring: much work, for four SMs. A producer plans tiles of 32 requests at a time,
+    /* Three teams that go round their ring: much work, for four SMs. A producer plans tiles of 32 requests at a time,
      * and the last share has five tiles of the first 32, which is not a whole number of turns. */
     {.batch = 42,
      .next_n = 2,
