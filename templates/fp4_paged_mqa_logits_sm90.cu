@@ -8,7 +8,7 @@
  * weights very far apart or near the ends of float32) is called wild, and scored apart, slowly, number by number.
  * Whether a score is wild depends on its own token and query slot alone, so its bits do, too.
  *
- * For scores of 16 bits, heads are weighted and summed on the tensor cores as well (lib/head_sum_mma.cuh), for float32
+ * For scores of 16 bits, heads are weighted and summed on the tensor cores as well (lib/split_weight.cuh), for float32
  * on FP32 units.
  *
  * The rest is as in fp8_paged_mqa_logits_sm90.cu: producers that alone know the schedule, a ring of KV stages, which
@@ -43,11 +43,19 @@ constexpr bool ACC_F16 = false;
 constexpr bool EPI_F16 = false;
 constexpr bool DOUBLED_RELU = true; /* products of E5M2 numbers are far from float32's end */
 typedef @OUT_TYPE@ Output;
-constexpr bool SUMS_ON_TENSOR_CORES = sizeof(Output) == 2;
+/* Both ways on the tensor cores give the same bits. Four warpgroups have no more than 64 columns each. */
+enum { ON_FP32_UNITS, BY_MMA, BY_WGMMA };
+constexpr int HEAD_SUMS = sizeof(Output) != 2 ? ON_FP32_UNITS : MATH_WARPGROUPS == 4 ? BY_MMA : BY_WGMMA;
+constexpr bool SUMS_ON_TENSOR_CORES = HEAD_SUMS != ON_FP32_UNITS;
 
 WGMMA_DEFINE_A(float, F32, @CHUNK_N@, @CHUNK_REGISTERS@, "@CHUNK_A@", "@CHUNK_B@")
 #include "lib/head_sum.cuh"
+#include "lib/split_weight.cuh"
 #include "lib/head_sum_mma.cuh"
+#include "lib/head_sum_wgmma.cuh"
+
+typedef PairSums<NUM_HEADS, CHUNK_SLOTS == 1 ? 1 : 2> ChunkPair;
+constexpr int CHUNK_PAIRS = (CHUNK_SLOTS + 1) / 2;
 
 constexpr int MATH_WARPS = 4 * MATH_WARPGROUPS;
 constexpr int MATH_THREADS = 32 * MATH_WARPS;
@@ -91,8 +99,9 @@ struct Layout {
     static constexpr u32 Q_BYTES = NEXT_N * NUM_HEADS * ROW_BYTES;
     static constexpr u32 HEAD_BYTES = NEXT_N * NUM_HEADS * 4; /* of weights, and of scales */
     static constexpr u32 SLOT_BYTES = (NEXT_N * 4 + 15) / 16 * 16;
-    static constexpr u32 MADE_SLOT_BYTES =
-        4 * (SUMS_ON_TENSOR_CORES ? SplitWeights<NUM_HEADS>::SLOT_WORDS : NUM_HEADS); /* of weights */
+    static constexpr int MADE_SLOT_BYTES = HEAD_SUMS == BY_MMA ? SplitWeights<NUM_HEADS>::BYTES : NUM_HEADS * 4;
+    static constexpr u32 MADE_BYTES = /* of weights */
+        HEAD_SUMS == BY_WGMMA ? CHUNKS * CHUNK_PAIRS * ChunkPair::WEIGHT_BYTES : SLOTS * MADE_SLOT_BYTES;
     static constexpr u32 ALL_SLOT_BYTES = (SLOTS * 4 + 15) / 16 * 16;
 
     /* As they come, for each Q stage. */
@@ -104,7 +113,7 @@ struct Layout {
     static constexpr u32 Q_BARRIERS = NOTES + Q_STAGES * 16;
     /* Made of them for the current request. */
     static constexpr u32 MADE_WEIGHTS = Q_BARRIERS + Q_STAGES * 16;
-    static constexpr u32 POWERS = MADE_WEIGHTS + SLOTS * MADE_SLOT_BYTES;
+    static constexpr u32 POWERS = MADE_WEIGHTS + MADE_BYTES;
     static constexpr u32 TAME_LIMITS = POWERS + ALL_SLOT_BYTES;
     static constexpr u32 CHUNK_TILES = TAME_LIMITS + ALL_SLOT_BYTES;
     static constexpr u32 RING = (CHUNK_TILES + MAX_CHUNKS * 4 + 127) / 128 * 128;
@@ -149,8 +158,10 @@ struct Layout {
     __device__ __forceinline__ u32 q_empty(int stage) const {
         return q_full(stage) + 8;
     }
-    __device__ __forceinline__ u32 made_weights(int slot) const { /* [H] floats, or SplitWeights */
-        return base + MADE_WEIGHTS + static_cast<u32>(slot) * MADE_SLOT_BYTES;
+    __device__ __forceinline__ u32 made_weights(int slot) const { /* as HeadSums wants them: of the slot, or its pair */
+        const int pair = slot / CHUNK_SLOTS * CHUNK_PAIRS + slot % CHUNK_SLOTS / 2;
+        return base + MADE_WEIGHTS +
+               static_cast<u32>(HEAD_SUMS == BY_WGMMA ? pair * ChunkPair::WEIGHT_BYTES : slot * MADE_SLOT_BYTES);
     }
     /* [SLOTS]: floats, what sums are to be multiplied with besides the token's scale. */
     __device__ __forceinline__ u32 powers() const {
@@ -170,6 +181,8 @@ struct Loader {
     const Layout &layout;
     RingCursor kv, q;
 
+    /* They are still to be widened when keys are there. With one stage they would wait for the request before. */
+    static constexpr bool QUERIES_FIRST = Q_STAGES > 1;
     /* Producers have few registers, beside four warpgroups the fewest. */
     static constexpr int UNROLLED_SLOTS = NEXT_N <= (MATH_WARPGROUPS == 4 ? 2 : 4) ? NEXT_N : 1;
 
@@ -237,6 +250,7 @@ struct Loader {
 struct Scorer {
     typedef WgmmaA<CHUNK_SLOTS * NUM_HEADS> Mma;
     static constexpr int NO_TOKEN = 0x7fffffff;
+    static constexpr int STRIDE = MATH_WARPGROUPS * TILE_TOKENS; /* from one tile of a warpgroup to its next */
     static constexpr bool ONE_PAIR = CHUNKS == 1 && CHUNK_SLOTS <= 2; /* then its limit and exponent are in registers */
 
     const CommonArguments &args;
@@ -249,20 +263,19 @@ struct Scorer {
     u32 own_largest; /* where this lane's row has its largest scale, in Keys::largest */
 
     /* Of the current request. */
-    HeadSums<SUMS_ON_TENSOR_CORES> heads; /* its sums are of the chunk that is not stored yet */
-    u32 own_slot;         /* address, but for an offset, of what is kept for this lane's slot in the first pair */
-    int own_limit;        /* of that slot; 0 for wild ones */
+    HeadSums<HEAD_SUMS> heads; /* of the chunk that is not stored yet */
+    u32 own_slot;              /* address, but for an offset, of what is kept for this lane's slot in the first pair */
+    int own_limit;             /* of that slot; 0 for wild ones */
     float own_power;
     Output *row;
-    u32 suspicious_slot;  /* ScalePair::SUSPICIOUS if there are wild slots */
-    u32 expanded;         /* where the queries are */
+    u32 suspicious_slot; /* ScalePair::SUSPICIOUS if there are wild slots */
+    u32 expanded;        /* low word of the queries' descriptor */
+    int own_token;       /* of this lane in the current tile */
 
-    int next_own_token; /* of this lane in the next tile, if there is but one chunk: else registers are short */
-
-    /* The chunk whose heads are summed, but not stored. */
-    int slot;     /* its first */
-    int token;    /* of this lane in its tile; NO_TOKEN: there is no such chunk, or the token is wild */
-    float power;  /* its scale */
+    /* The chunk that was multiplied, but is not stored. */
+    int slot;    /* its first */
+    int token;   /* of this lane in its tile; NO_TOKEN: there is no such chunk, or the token is wild */
+    float power; /* its scale */
 
     __device__ __forceinline__ int q_stage() const {
         return static_cast<int>(requests % Q_STAGES);
@@ -287,17 +300,18 @@ struct Scorer {
         }
     }
 
-    /* Multiplies and sums the chunk from `next_slot` on; meanwhile the chunk before it is stored, and during a tile's
-     * first one the next tile is looked for. There may be no chunk before: then its stores are off, rather than branched
-     * around, because ptxas serialises wgmmas that are in flight over a branch (advice C7518). */
+    /* Multiplies the chunk from `next_slot` on; meanwhile the chunk before it, whose heads are being summed, is stored,
+     * and during a tile's first one the next tile is looked for. There may be no chunk before: then its stores are off,
+     * rather than branched around, because ptxas serialises wgmmas that are in flight over a branch (advice C7518). */
     template <bool FIRST>
     __device__ __forceinline__ void score_chunk(KeyRing::Keys &keys, int next_slot, int next_token, float next_power) {
         float acc[Mma::REGISTERS];
-        u32 queries = expanded + static_cast<u32>(next_slot * NUM_HEADS * HEAD_DIM);
-        if (CHUNKS > 1)
-            keep(queries); /* or descriptors of the first chunk would be kept in registers that are short */
-        const u64 b = wgmma_descriptor<HEAD_DIM>(queries);
-        /* All keys are expanded before the first wgmma: ptxas would serialise them to expand some in between. */
+        u32 queries = expanded + static_cast<u32>(next_slot * NUM_HEADS * HEAD_DIM / 16);
+        keep(queries); /* or all steps' descriptors would be kept in registers that are short */
+        const u64 b = wgmma_descriptor_of<HEAD_DIM>(queries);
+        if (!FIRST)
+            heads.multiply(slot);
+        heads.finish();
 #pragma unroll
         for (int step = 0; step < STEPS; step++) {
 #pragma unroll
@@ -327,24 +341,61 @@ struct Scorer {
         heads.take(acc, next_slot);
     }
 
-    __device__ __forceinline__ void score_tile(int start) {
-        KeyRing::Keys keys = ring.take(start);
-        heads.finish();
-        const float next_power = scale_value(permute_bytes(keys.largest, 0, own_largest));
-        score_chunk<true>(keys, 0, CHUNKS == 1 ? next_own_token : start + tile_row(), next_power);
-        /* Seldom; and only now, as to know it before the first wgmma would delay that. */
-        if (__any_sync(FULL_WARP, (keys.suspicious | suspicious_slot) & ScalePair::SUSPICIOUS)) {
-            const u32 wild = ring.wild_rows(start);
-            score_wild(args, layout, ring.stage, q_stage(), start, wild);
-            if (wild >> (lane_id_here() & 1) & 1)
-                token = NO_TOKEN;
-        }
+    /* Of the current tile, if some tokens, or slots, may be wild. */
+    __device__ __forceinline__ void score_wild_tokens() {
+        const int start = own_token - tile_row();
+        const u32 wild = ring.wild_rows(start);
+        score_wild(args, layout, ring.stage, q_stage(), start, wild);
+        if (wild >> (lane_id_here() & 1) & 1)
+            token = NO_TOKEN;
+    }
+
+    __device__ __forceinline__ void leave_tile() {
         ring.release();
+        own_token += STRIDE;
+    }
+
+    /* Scores the current tile. If one chunk is all, leaves it to the caller to go on, and returns whether there may be
+     * wild tokens: so the loop over tiles has one branch for all that is seldom. */
+    __device__ __forceinline__ bool score_tile() {
+        heads.multiply(slot); /* while keys are expanded */
+        KeyRing::Keys keys = ring.take(SCALES_INTERLEAVED ? own_token - tile_row() : 0);
+        const float next_power = scale_value(permute_bytes(keys.largest, 0, own_largest));
+        score_chunk<true>(keys, 0, own_token, next_power);
+        /* Only now, as to know it before the first wgmma would delay that. */
+        const bool wild = __any_sync(FULL_WARP, (keys.suspicious | suspicious_slot) & ScalePair::SUSPICIOUS);
         if constexpr (CHUNKS > 1) {
+            if (wild)
+                score_wild_tokens();
+            leave_tile();
             const int next_token = token;
 #pragma unroll 1
             for (int next_slot = CHUNK_SLOTS; next_slot < SLOTS; next_slot += CHUNK_SLOTS)
                 score_chunk<false>(keys, next_slot, next_token, next_power);
+            return false;
+        }
+        return wild;
+    }
+
+    /* Scores this warpgroup's tiles of a request, up to own_token `end`. */
+    __device__ __forceinline__ void score_tiles(int end) {
+        while (own_token < end) { /* once, unless keys had to be waited for, or tokens were wild */
+            if (!ring.ahead)
+                ring.load();
+            bool wild;
+            for (;;) {
+                wild = score_tile();
+                if (wild)
+                    break;
+                if (CHUNKS == 1)
+                    leave_tile();
+                if (!ring.ahead || own_token >= end)
+                    break;
+            }
+            if (wild) {
+                score_wild_tokens();
+                leave_tile();
+            }
         }
     }
 
@@ -360,7 +411,6 @@ struct Scorer {
         row = args.out + (static_cast<i64>(note.request) * NEXT_N + lane_slot) * args.out_stride;
         if (CHUNKS == 1)
             keep(row);
-        next_own_token = note.token + turn * TILE_TOKENS + tile_row();
         suspicious_slot = 0;
 #pragma unroll
         for (int s = 0; s < NEXT_N; s++) {
@@ -379,23 +429,21 @@ struct Scorer {
     __device__ __forceinline__ void run() {
         own_largest = lane_id() & 1 ? 0x4442 : 0x4440;
         if (CHUNKS == 1) /* else registers are short */
-            keep(own_largest);
+            own_largest = not_computed_again(own_largest);
         turn = static_cast<int>(threadIdx.x / 128);
         ring.start(layout, turn);
-        expanded = __shfl_sync(FULL_WARP, layout.expanded(), 0);
+        expanded = __shfl_sync(FULL_WARP, wgmma_descriptor_low<HEAD_DIM>(layout.expanded()), 0);
         for (requests = 0;; requests++) {
             mbarrier_wait(layout.q_full(q_stage()), requests / Q_STAGES & 1);
             const RequestNote note = *shared_pointer<RequestNote>(layout.note(q_stage()));
             if (note.tiles == 0)
                 break;
             start_request(note);
-            int start = note.token + turn * TILE_TOKENS;
-            for (; turn < note.tiles; turn += MATH_WARPGROUPS) {
-                score_tile(start);
-                start += MATH_WARPGROUPS * TILE_TOKENS;
-                next_own_token += MATH_WARPGROUPS * TILE_TOKENS;
-            }
-            turn -= note.tiles;
+            const int end = note.token + note.tiles * TILE_TOKENS + tile_row();
+            own_token = note.token + turn * TILE_TOKENS + tile_row();
+            score_tiles(end);
+            turn = (own_token - end) / TILE_TOKENS;
+            heads.multiply(slot);
             heads.finish();
             store_sums();
             mbarrier_arrive(layout.q_empty(q_stage())); /* by every lane, as all have read the stage */

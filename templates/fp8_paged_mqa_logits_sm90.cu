@@ -120,6 +120,7 @@ struct Loader {
     const Layout &layout;
     RingCursor kv, q;
 
+    static constexpr bool QUERIES_FIRST = false; /* keys come from farther away */
     static constexpr int REQUEST_UNROLL = MATH_REGISTERS != 0 ? 1 : NEXT_N; /* or registers run out */
 
     __device__ __forceinline__ void load_request(const RequestNote &note, int tokens) {

@@ -24,10 +24,19 @@ typedef struct cta_shape {
     int math_registers, producer_registers; /* of a thread; 0: all have alike */
 } cta_shape;
 
-/* Of a head's weight, as the template makes it: two float16 numbers and a zero for the tensor cores, which sum 16-bit
- * scores. */
-static int weight_bytes(const attns_problem *p) {
-    return p->out_dtype == ATTNS_DTYPE_F32 ? 4 : 3 * 2;
+/* Of all weights, as the template makes them: floats, or, for sums of 16-bit scores on the tensor cores, two float16
+ * numbers and a zero for mma.sync, where there are four warpgroups, else an operand for wgmma, with 8 columns for two
+ * slots or 4 for one. */
+static int made_weight_bytes(const attns_problem *p, const cta_shape *shape) {
+    if (p->out_dtype == ATTNS_DTYPE_F32)
+        return shape->chunks * shape->slots_per_chunk * p->num_heads * 4;
+    if (shape->warpgroups == 4)
+        return shape->chunks * shape->slots_per_chunk * p->num_heads * 3 * 2;
+    const int slot_heads = attns_round_up(p->num_heads, 16);
+    if (shape->slots_per_chunk == 1)
+        return shape->chunks * (slot_heads * 4 * 2 + 64);
+    const int pair_heads = p->num_heads == 8 ? 16 : 2 * slot_heads;
+    return shape->chunks * attns_divide_up(shape->slots_per_chunk, 2) * pair_heads * 8 * 2;
 }
 
 /* Shared memory of one CTA apart from its KV stages; laid out as in the template. */
@@ -38,7 +47,7 @@ static int fixed_bytes(const attns_problem *p, const cta_shape *shape) {
     const int loaded =
         heads * (p->head_dim / 2 + 2 * 4) + attns_round_up(p->next_n * 4, 16); /* queries, scales, weights */
     const int note_and_barriers = 32;
-    const int made = expanded_heads * weight_bytes(p) + 2 * attns_round_up(expanded_slots * 4, 16);
+    const int made = made_weight_bytes(p, shape) + 2 * attns_round_up(expanded_slots * 4, 16);
     return attns_round_up(attns_round_up(expanded_heads * p->head_dim, 1024) +
                               shape->q_stages * (loaded + note_and_barriers) + made + CHUNK_TABLE_BYTES,
                           128);
@@ -66,7 +75,7 @@ static cta_shape choose_shape(const attns_problem *p, attns_plan *plan) {
     if (shape.slots_per_chunk == 2 && p->next_n % 2 != 0)
         shape.slots_per_chunk = 1; /* rather than a slot in vain */
     shape.chunks = attns_divide_up(p->next_n, shape.slots_per_chunk);
-    shape.warpgroups = shape.slots_per_chunk * p->num_heads <= 64 ? 4 : 3;
+    shape.warpgroups = shape.chunks == 1 && shape.slots_per_chunk * p->num_heads <= 64 ? 4 : 3;
     while (shape.warpgroups > 1 && stages_that_fit(p, &plan->target, &shape) < 2 * shape.warpgroups)
         shape.warpgroups--;
     plan->min_ctas_per_sm = plan->max_ctas_per_sm = 1;

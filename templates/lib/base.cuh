@@ -67,6 +67,12 @@ __device__ __forceinline__ u32 hidden_constant(u32 x) {
     return hidden;
 }
 
+/* x, which the compiler would rather compute for every use than keep in a register: it cannot know what a shuffle
+ * brings. By all lanes. */
+__device__ __forceinline__ u32 not_computed_again(u32 x) {
+    return __shfl_sync(FULL_WARP, x, lane_id());
+}
+
 __device__ __forceinline__ int clamp(int value, int low, int high) {
     return min(max(value, low), high);
 }

@@ -1,36 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * Epilogue on the tensor cores: relu(score), rounded to float16, times weights that are two float16 numbers each,
- * summed in float32 by mma.sync. wgmma's accumulators lie as the A operand of mma.m16n8k16 wants them (PTX ISA), so
- * that 64 heads of 16 tokens take 16 conversions and 4 products, where arithmetic on FP32 units takes 64 instructions
- * and shuffles.
- *
- * A product has 8 columns: 0 and 2 are the weights of a pair's first slot, 1 and 3 what is missing of them, times 2^11;
- * 4 to 7 likewise of the second slot. So lanes 0 and 1 of a quad hold the sums of the first slot, 2 and 3 of the
- * second, as the stores want them. The order of additions depends on the number of heads alone.
- *
- * Numbers: scores must be below 2^16, and are rounded to 11 bits. Weights below 2^15 are kept to 22 bits down to 2^-14,
- * to 16 at 2^-20. */
-
-constexpr float WEIGHT_REST = 0x1p11f;
-
-struct SplitWeight {
-    unsigned short high, rest; /* float16: weight = high + rest / WEIGHT_REST */
-};
-
-__device__ __forceinline__ SplitWeight split_weight(float weight) {
-    SplitWeight split;
-    float high;
-    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(split.high) : "f"(weight));
-    asm("cvt.f32.f16 %0, %1;" : "=f"(high) : "h"(split.high));
-    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(split.rest) : "f"((weight - high) * WEIGHT_REST));
-    return split;
-}
-
-__device__ __forceinline__ u32 relu_to_f16x2(float low, float high) {
-    u32 packed;
-    asm("cvt.rn.relu.f16x2.f32 %0, %1, %2;" : "=r"(packed) : "f"(high), "f"(low));
-    return packed;
-}
+ * Sums over heads by mma.sync (lib/split_weight.cuh): wgmma's accumulators lie as the A operand of mma.m16n8k16 wants
+ * them (PTX ISA), so that 64 heads of 16 tokens take 16 conversions and 4 products, where arithmetic on FP32 units
+ * takes 64 instructions and shuffles. The order of additions depends on the number of heads alone. */
 
 __device__ __forceinline__ void mma_16_heads(float (&d)[4], const u32 (&a)[4], u32 b0, u32 b1) {
     asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
@@ -48,7 +19,7 @@ __device__ __forceinline__ void mma_8_heads(float (&d)[4], const u32 (&a)[2], u3
  * that a lane finds its own ones side by side, and zeros for the columns of the pair's other slot. */
 template <int HEADS> struct SplitWeights {
     static constexpr int WORDS = HEADS / 8; /* of a lane */
-    static constexpr int SLOT_WORDS = 3 * HEADS / 2;
+    static constexpr int BYTES = 3 * 2 * HEADS;
 
     __device__ __forceinline__ static void store(u32 *slot_weights, int head, SplitWeight weight) {
         const int at = 2 * (head % 8 / 2 * WORDS + head / 8) + head % 2;
@@ -100,10 +71,4 @@ __device__ __forceinline__ void add_heads(float (&sums)[4], const u32 (&scores)[
         const u32 a[2] = {scores[HEADS / 4 - 2], scores[HEADS / 4 - 1]};
         mma_8_heads(sums, a, weights[HEADS / 8 - 1]);
     }
-}
-
-/* Of a pair's sums this lane's: row r in even lanes, r + 8 in odd ones. */
-__device__ __forceinline__ float own_sum(const float (&sums)[4]) {
-    const bool odd = lane_id() & 1;
-    return __fmaf_rn(odd ? sums[3] : sums[1], 1.f / WEIGHT_REST, odd ? sums[2] : sums[0]);
 }

@@ -33,9 +33,16 @@ __device__ __forceinline__ float scale_by_power(float x, int exponent) {
 constexpr int MAX_SHIFT = 12;
 constexpr int E5M2_BIAS = 1;
 
+/* Constants of what follows, for those who keep them in registers. */
+struct E2m1Constants {
+    u32 table_step_low = 0u - 0x04040400u, table_step_high = 0u - 0x04040404u; /* for e5m2_table */
+    u32 sign_halves = 0x40404040u;                                             /* for e2m1_to_negated_e5m2 */
+    u32 half_picker = 0x01000001u;                                             /* for half_of */
+};
+
 /* The E5M2 bytes of {0, 0.5, 1, 1.5, 2, 3, 4, 6} * 2^(1 - shift), by code: one power of two is 4 in a byte. */
-__device__ __forceinline__ uint2 e5m2_table(u32 shift) {
-    return make_uint2(0x42403c00u - shift * 0x04040400u, 0x4a484644u - shift * 0x04040404u);
+__device__ __forceinline__ uint2 e5m2_table(u32 shift, const E2m1Constants &constants) {
+    return make_uint2(shift * constants.table_step_low + 0x42403c00u, shift * constants.table_step_high + 0x4a484644u);
 }
 
 struct E5m2Octet {
@@ -61,16 +68,27 @@ __device__ __forceinline__ u32 upper_codes(u32 masked) {
     return d;
 }
 
-constexpr u32 SIGN_HALVES = 0x40404040u;
+/* A half of a word, as a dot product: the FP32 units make these, while those for shifts and logic are busy. Of the
+ * picker's bytes the lower two pick the lower half, the upper two the upper one. */
+__device__ __forceinline__ u32 half_of(u32 x, bool upper, const E2m1Constants &constants) {
+    u32 d;
+    if (upper)
+        asm("dp2a.hi.u32.u32 %0, %1, %2, %3;" : "=r"(d) : "r"(x), "r"(constants.half_picker), "r"(0u));
+    else
+        asm("dp2a.lo.u32.u32 %0, %1, %2, %3;" : "=r"(d) : "r"(x), "r"(constants.half_picker), "r"(0u));
+    return d;
+}
 
 /* Eight E2M1 numbers as E5M2 bytes, negated: as that is done to both factors, products are what they should be.
- * `halves`: SIGN_HALVES, which a byte permutation turns into 0x40 for a code without and 0 for one with the sign bit
- * (that makes a permutation repeat a byte's highest bit instead). Twice that is the opposite sign in place. */
-__device__ __forceinline__ E5m2Octet e2m1_to_negated_e5m2(u32 codes, uint2 table, u32 halves) {
+ * Of the sign halves a byte permutation makes 0x40 for a code without and 0 for one with the sign bit (that makes a
+ * permutation repeat a byte's highest bit instead). Twice that is the opposite sign in place. */
+__device__ __forceinline__ E5m2Octet e2m1_to_negated_e5m2(u32 codes, uint2 table, const E2m1Constants &constants) {
+    const u32 halves = constants.sign_halves;
     const u32 magnitudes = codes & 0x77777777u;
     const u32 low = permute_bytes(table.x, table.y, magnitudes);
     const u32 high = permute_bytes(table.x, table.y, upper_codes(magnitudes));
-    return {permute_bytes(halves, halves, codes) * 2 + low, permute_bytes(halves, halves, codes >> 16) * 2 + high};
+    const u32 upper = half_of(codes, true, constants);
+    return {permute_bytes(halves, halves, codes) * 2 + low, permute_bytes(halves, halves, upper) * 2 + high};
 }
 
 /* ---- As integers ---- */

@@ -8,13 +8,14 @@
 struct KeyRing {
     const CommonArguments &args;
 
-    u32 stage, parity; /* of the current tile */
-    u32 next_stage, next_parity;
-    u32 end, bytes; /* of the ring */
+    u32 stage; /* of the current tile */
+    u32 next_stage;
+    u32 parity;    /* of the next tile once look_ahead() was there, else of the current one */
+    u32 end, back; /* of the ring, and from there to its start */
 
     /* In a stage, this lane's part of row r: keys, and scales. */
     u32 own_key, own_scales;
-    u32 halves; /* for e2m1_to_negated_e5m2 */
+    E2m1Constants constants;
 
     /* Of the next tile, if `ahead`: the packed keys of rows r and r + 8. */
     u32 words[2][LANE_WORDS];
@@ -34,26 +35,31 @@ struct KeyRing {
         own_scales = key_scales_at(0, r, 0) + group_of(lane_id() & 3);
         stage = layout.stage(first);
         parity = 0;
-        bytes = static_cast<u32>(args.stages) * Layout::STAGE_BYTES;
-        end = layout.stage(0) + bytes;
-        halves = hidden_constant(SIGN_HALVES);
+        end = layout.stage(args.stages);
+        back = layout.stage(0) - end;
+        constants.sign_halves = not_computed_again(hidden_constant(constants.sign_halves));
         ahead = false;
         if (CHUNKS == 1) { /* else registers are short */
             keep(own_key);
-            keep(own_scales);
+            own_scales = not_computed_again(own_scales);
             keep(end);
+            back = not_computed_again(back);
+        }
+        if (CHUNKS == 1 && HEAD_SUMS != ON_FP32_UNITS) {
+            constants.table_step_low = not_computed_again(hidden_constant(constants.table_step_low));
+            constants.table_step_high = not_computed_again(hidden_constant(constants.table_step_high));
+            constants.half_picker = not_computed_again(hidden_constant(constants.half_picker));
         }
     }
 
     /* While products are under way; to be followed by exchange(). */
     __device__ __forceinline__ void look_ahead() {
         next_stage = stage + MATH_WARPGROUPS * Layout::STAGE_BYTES;
-        next_parity = parity;
         /* Predicated, as selections take twice the instructions. */
-        asm("{\n.reg .pred p;\nsetp.ge.u32 p, %0, %2;\n@p sub.u32 %0, %0, %3;\n@p xor.b32 %1, %1, 1;\n}"
-            : "+r"(next_stage), "+r"(next_parity)
-            : "r"(end), "r"(bytes));
-        ahead = __all_sync(FULL_WARP, mbarrier_test(next_stage + Layout::FULL_AT, next_parity)); /* all lanes or none */
+        asm("{\n.reg .pred p;\nsetp.ge.u32 p, %0, %2;\n@p add.u32 %0, %0, %3;\n@p xor.b32 %1, %1, 1;\n}"
+            : "+r"(next_stage), "+r"(parity)
+            : "r"(end), "r"(back));
+        ahead = __all_sync(FULL_WARP, mbarrier_test(next_stage + Layout::FULL_AT, parity)); /* all lanes or none */
         if (!SCALES_INTERLEAVED)
             scales.load_if(ahead, next_stage + own_scales);
         load_words_if(ahead, words[0], next_stage + own_key);
@@ -64,16 +70,18 @@ struct KeyRing {
             scales.exchange();
     }
 
+    /* The current tile's packed keys, if they were not loaded ahead. */
+    __device__ __forceinline__ void load() {
+        mbarrier_wait(stage + Layout::FULL_AT, parity);
+        if (!SCALES_INTERLEAVED)
+            scales.load(stage + own_scales);
+        load_words(words[0], stage + own_key);
+        load_words(words[1], stage + own_key + 8 * ROW_BYTES);
+        exchange();
+    }
+
     /* The current tile's keys; `start`: its first token. */
     __device__ __forceinline__ Keys take(int start) {
-        if (!ahead) {
-            mbarrier_wait(stage + Layout::FULL_AT, parity);
-            if (!SCALES_INTERLEAVED)
-                scales.load(stage + own_scales);
-            load_words(words[0], stage + own_key);
-            load_words(words[1], stage + own_key + 8 * ROW_BYTES);
-            exchange();
-        }
         if (SCALES_INTERLEAVED) { /* where they lie depends on the token, which is not known ahead */
             scales.load(stage + own_scales + start / TILE_TOKENS % 2 * 2 * GROUPS);
             scales.exchange();
@@ -84,10 +92,10 @@ struct KeyRing {
 #pragma unroll
         for (int half = 0; half < 2; half++) {
             /* Of a wild token this is garbage, which is not stored. */
-            const uint2 table = e5m2_table(half == 0 ? scales.shifts & 0xffff : scales.shifts >> 16);
+            const uint2 table = e5m2_table(half_of(scales.shifts, half != 0, constants), constants);
 #pragma unroll
             for (int step = 0; step < STEPS; step++) {
-                const E5m2Octet octet = e2m1_to_negated_e5m2(words[half][step], table, halves);
+                const E5m2Octet octet = e2m1_to_negated_e5m2(words[half][step], table, constants);
                 keys.a[step][half] = octet.low;
                 keys.a[step][half + 2] = octet.high;
             }
@@ -122,6 +130,5 @@ struct KeyRing {
         if (lane_id() == 0)
             mbarrier_arrive(stage + Layout::EMPTY_AT);
         stage = next_stage;
-        parity = next_parity;
     }
 };

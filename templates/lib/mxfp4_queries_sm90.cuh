@@ -29,12 +29,23 @@ struct QueryExpander {
         return static_cast<int>(bits >> 23) - 127 - (subnormal ? 64 : 0);
     }
 
-    /* The largest scale of a head; `tame` becomes false if others are too far below it, or NaN. A group of zeros needs
-     * no scale. */
-    __device__ __forceinline__ int largest_scale(int head, bool &tame) const {
+    /* A head's largest scale, if the others are near enough to it. */
+    __device__ __forceinline__ static bool scales_are_near(u32 scales, int &largest) {
+        int smallest = largest = scale_of(scales, 0);
+#pragma unroll
+        for (int group = 1; group < GROUPS; group++) {
+            largest = max(largest, scale_of(scales, group));
+            smallest = min(smallest, scale_of(scales, group));
+        }
+        return largest - smallest <= MAX_SHIFT && largest != NAN_SCALE;
+    }
+
+    /* Else groups of zeros need no scale, so this is the largest of the others; `tame` becomes false if some are too
+     * far below it, or one is NaN. */
+    __device__ __forceinline__ int largest_needed_scale(int head, bool &tame) const {
         const u32 scales = load_shared<u32>(layout.q_scales(stage) + head * 4);
         int largest = 0, smallest = NAN_SCALE;
-#pragma unroll
+#pragma unroll 1
         for (int group = 0; group < GROUPS; group++) {
             const uint4 words = load_shared<uint4>(layout.q(stage) + head * ROW_BYTES + 16 * group);
             const bool zero = ((words.x | words.y | words.z | words.w) & 0x77777777u) == 0;
@@ -54,18 +65,26 @@ struct QueryExpander {
         const int row = slot * NUM_HEADS + head;
         u32 words[LANE_WORDS];
         load_words(words, layout.q(stage) + source * ROW_BYTES + 4 * LANE_WORDS * quad_lane);
-        const int scale = scale_of(shared_pointer<u32>(layout.q_scales(stage))[source], group_of(quad_lane));
-        const u32 any = group_is_not_zero(words);
-        int largest = any != 0 ? scale : 0;
-        largest = max(largest, __shfl_xor_sync(FULL_WARP, largest, 1));
-        largest = max(largest, __shfl_xor_sync(FULL_WARP, largest, 2));
-        const int shift = any != 0 ? largest - scale : 0;
-        const uint2 table = e5m2_table(static_cast<u32>(shift & 15));
+        const u32 scales = shared_pointer<u32>(layout.q_scales(stage))[source];
+        const int scale = scale_of(scales, group_of(quad_lane));
+        int largest;
+        const bool near = scales_are_near(scales, largest);
+        int shift = largest - scale;
+        if (__any_sync(FULL_WARP, !near)) {
+            const bool needed = group_is_not_zero(words) != 0;
+            int needed_largest = needed ? scale : 0;
+            needed_largest = max(needed_largest, __shfl_xor_sync(FULL_WARP, needed_largest, 1));
+            needed_largest = max(needed_largest, __shfl_xor_sync(FULL_WARP, needed_largest, 2));
+            if (!near)
+                shift = needed ? needed_largest - scale : 0;
+        }
+        const E2m1Constants constants;
+        const uint2 table = e5m2_table(static_cast<u32>(shift & 15), constants);
         const int flip = HEAD_DIM == 128 ? row & 7 : row >> 1 & 3; /* of the 16-byte chunks */
         u32 *destination = shared_pointer<u32>(layout.expanded() + row * HEAD_DIM);
 #pragma unroll
         for (int step = 0; step < STEPS; step++) {
-            const E5m2Octet bytes = e2m1_to_negated_e5m2(words[step], table, SIGN_HALVES);
+            const E5m2Octet bytes = e2m1_to_negated_e5m2(words[step], table, constants);
             destination[4 * (2 * step ^ flip) + quad_lane] = bytes.low;
             destination[4 * ((2 * step + 1) ^ flip) + quad_lane] = bytes.high;
         }
@@ -84,7 +103,9 @@ struct QueryExpander {
             weights[i] = 0.f;
             largest[i] = 0;
             if (head < NUM_HEADS) {
-                largest[i] = largest_scale(source * NUM_HEADS + head, tame);
+                const u32 scales = load_shared<u32>(layout.q_scales(stage) + (source * NUM_HEADS + head) * 4);
+                if (!scales_are_near(scales, largest[i]))
+                    largest[i] = largest_needed_scale(source * NUM_HEADS + head, tame);
                 weights[i] = shared_pointer<float>(layout.weights(stage))[source * NUM_HEADS + head];
                 tame = tame && fabsf(weights[i]) < __int_as_float(0x7f800000);
                 top = max(top, weights[i] == 0.f ? NO_EXPONENT : exponent_of(weights[i]) + largest[i]);
@@ -109,11 +130,16 @@ struct QueryExpander {
     }
 
     __device__ __forceinline__ void store_weight(int slot, int head, float weight) const {
-        u32 *weights = shared_pointer<u32>(layout.made_weights(slot));
-        if constexpr (SUMS_ON_TENSOR_CORES)
-            SplitWeights<NUM_HEADS>::store(weights, head, split_weight(weight));
-        else
-            weights[head] = __float_as_uint(weight);
+        if constexpr (HEAD_SUMS == BY_MMA) {
+            SplitWeights<NUM_HEADS>::store(shared_pointer<u32>(layout.made_weights(slot)), head, split_weight(weight));
+        } else if constexpr (HEAD_SUMS == BY_WGMMA) {
+            const int in_pair = slot % CHUNK_SLOTS % 2;
+            ChunkPair::store_weight(layout.made_weights(slot), in_pair, head, split_weight(weight));
+            if (CHUNK_SLOTS > 1 && CHUNK_SLOTS % 2 != 0 && slot % CHUNK_SLOTS == CHUNK_SLOTS - 1)
+                ChunkPair::store_weight(layout.made_weights(slot), 1, head, SplitWeight{0, 0});
+        } else {
+            shared_pointer<float>(layout.made_weights(slot))[head] = weight;
+        }
     }
 
     __device__ __forceinline__ void run(int thread) const {

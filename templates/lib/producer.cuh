@@ -6,10 +6,10 @@
  * all requests. (So lengths must not change while a kernel runs: several warps read them.) A single one takes about 500
  * clocks a tile, as it gets few turns beside busy math warps.
  *
- * Loader: load_tile(token, blocks) and, after its first tile, load_request(note, tokens) are called by one lane, which
- * must not branch on others; tile_loaded() and request_loaded() by all lanes after it, to move on in the rings; end()
- * by one lane of the first warp when all is done. A tile waits only for tiles of requests that were announced, so the
- * order cannot lock up. */
+ * Loader: load_tile(token, blocks) and, before (if QUERIES_FIRST) or after a request's first tile, load_request(note,
+ * tokens) are called by one lane, which must not branch on others; tile_loaded() and request_loaded() by all lanes
+ * after it, to move on in the rings; end() by one lane of the first warp when all is done. A tile waits only for tiles
+ * of requests that were announced, queries only for requests before, so the order cannot lock up. */
 
 /* What the math warpgroups must know of a request. tiles == 0 ends the work. */
 struct alignas(16) RequestNote {
@@ -106,7 +106,7 @@ template <class Loader> struct Producer {
      * `base`. As a request, a lane has the tiles [exclusive, inclusive), of which the walk takes [taken_from,
      * taken_to), and `length` tokens. */
     __device__ __forceinline__ void issue(int base, int own, int count, int length, int inclusive, int exclusive,
-                                         int taken_from, int taken_to) {
+                                          int taken_from, int taken_to) {
         /* Lane of the request that holds the tile: mostly the same for all. */
         int owner = __popc(__ballot_sync(FULL_WARP, inclusive <= __shfl_sync(FULL_WARP, own, 0)));
         if (__shfl_sync(FULL_WARP, inclusive, owner) <= __shfl_sync(FULL_WARP, own, count - 1)) {
@@ -134,14 +134,19 @@ template <class Loader> struct Producer {
                 blocks[box] = start < tokens ? row[start / BLOCK_SIZE] : -1;
             }
         }
+        const auto load = [&](bool keys, bool queries) {
+            if (Loader::QUERIES_FIRST && queries)
+                loader.load_request(note, tokens);
+            if (keys)
+                loader.load_tile(token, blocks);
+            if (!Loader::QUERIES_FIRST && queries)
+                loader.load_request(note, tokens);
+        };
         const u32 firsts = __ballot_sync(FULL_WARP, first_tile);
         if constexpr (PRODUCERS == 1) {
             for (int turn = 0; turn < count; turn++) {
-                if (lane_id() == turn) {
-                    loader.load_tile(token, blocks); /* keys first: they come from farther away than queries */
-                    if (first_tile)
-                        loader.load_request(note, tokens);
-                }
+                if (lane_id() == turn)
+                    load(true, first_tile);
                 __syncwarp();
                 loader.tile_loaded();
                 if (firsts >> turn & 1)
@@ -153,12 +158,8 @@ template <class Loader> struct Producer {
             for (u32 turns = __ballot_sync(FULL_WARP, lane_id() < count && (mine || announces)); turns != 0;) {
                 const int turn = __ffs(static_cast<int>(turns)) - 1;
                 turns &= turns - 1;
-                if (lane_id() == turn) {
-                    if (mine)
-                        loader.load_tile(token, blocks);
-                    if (announces)
-                        loader.load_request(note, tokens);
-                }
+                if (lane_id() == turn)
+                    load(mine, announces);
                 __syncwarp();
                 if (static_cast<u32>(turn - until_mine) % PRODUCERS == 0 && turn >= until_mine)
                     loader.tile_loaded();

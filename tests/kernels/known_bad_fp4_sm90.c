@@ -2,19 +2,29 @@
  * Faults of the MXFP4 kernel for Hopper; those of what it shares with the other one: known_bad_hopper.c. */
 #include "known_bad.h"
 
-#define KERNEL   "fp4_paged_mqa_logits_sm90.cu"
-#define KEYS     "lib/mxfp4_keys_sm90.cuh"
-#define RING     "lib/mxfp4_key_ring_sm90.cuh"
-#define QUERIES  "lib/mxfp4_queries_sm90.cuh"
-#define HEAD_MMA "lib/head_sum_mma.cuh"
-#define HEAD     "lib/head_sum.cuh"
+#define KERNEL  "fp4_paged_mqa_logits_sm90.cu"
+#define KEYS    "lib/mxfp4_keys_sm90.cuh"
+#define RING    "lib/mxfp4_key_ring_sm90.cuh"
+#define QUERIES "lib/mxfp4_queries_sm90.cuh"
+#define SPLIT   "lib/split_weight.cuh"
+#define SUMS    "lib/mxfp4_head_sums_sm90.cuh"
+#define MMA     "lib/head_sum_mma.cuh"
+#define WGMMA   "lib/head_sum_wgmma.cuh"
+#define HEAD    "lib/head_sum.cuh"
 
 static const struct mutation mutations[] = {
     {.fault = "last token of a tile never written",
      .edits = {{KERNEL, "has_slot && token < limit", "has_slot && token < limit && token % 64 != 63"}}},
     {.fault = "one token past the limit written",
      .edits = {{KERNEL, "has_slot && token < limit", "has_slot && token <= limit"}}},
-    {.fault = "ReLU dropped on the tensor cores", .edits = {{HEAD_MMA, "cvt.rn.relu.f16x2.f32", "cvt.rn.f16x2.f32"}}},
+    {.fault = "ReLU dropped on the tensor cores", .edits = {{SPLIT, "cvt.rn.relu.f16x2.f32", "cvt.rn.f16x2.f32"}}},
+    {.fault = "last heads left out by mma.sync", .edits = {{MMA, "j + 1 < HEADS / 8;", "j + 3 < HEADS / 8;"}}},
+    {.fault = "last heads left out by wgmma",
+     .edits = {{WGMMA, "step < (slots * SLOT_HEADS + 15) / 16;", "step < (slots * SLOT_HEADS + 15) / 16 - 1;"}}},
+    {.fault = "weights of a pair's slots exchanged",
+     .edits = {{WGMMA, "column / 4 != slot ? 0", "column / 4 == slot ? 0"}}},
+    {.fault = "weights of the first chunk for every chunk",
+     .edits = {{SUMS, "slot / CHUNK_SLOTS * (PAIRS", "0 * slot / CHUNK_SLOTS * (PAIRS"}}},
     {.fault = "ReLU dropped on FP32 units", .edits = {{HEAD, "abs.f32 a, %1;", "mov.f32 a, %1;"}}},
     {.fault = "scale of the token missing",
      .edits = {{KERNEL, "heads.own(s) * slot_power * power", "heads.own(s) * slot_power"}}},
@@ -39,10 +49,14 @@ static const struct mutation mutations[] = {
     {.fault = "scales of a tile that was looked ahead for not exchanged",
      .edits = {{KERNEL, "            ring.exchange();\n", "            ;\n"}}},
     {.fault = "signs of other numbers",
-     .edits = {{"lib/mxfp4.cuh", "permute_bytes(halves, halves, codes >> 16)",
-                "permute_bytes(halves, halves, codes >> 12)"}}},
+     .edits = {{"lib/mxfp4.cuh", "const u32 upper = half_of(codes, true, constants);",
+                "const u32 upper = codes >> 12;"}}},
     {.fault = "wild scores left out",
-     .edits = {{KERNEL, "            score_wild(args, layout, ring.stage, q_stage(), start, wild);\n", ""}}},
+     .edits = {{KERNEL, "        score_wild(args, layout, ring.stage, q_stage(), start, wild);\n", ""}}},
+    {.fault = "a tile with wild tokens scored again",
+     .edits = {{KERNEL, "                score_wild_tokens();\n                leave_tile();\n",
+                "                score_wild_tokens();\n                ring.release();\n"}},
+     .hazard = true},
     {.fault = "wild slots stored as if they were tame",
      .edits = {{QUERIES, "tame && slot < NEXT_N ? limit : 0", "slot < NEXT_N ? limit : 0"}}},
     {.fault = "queries of the first slot for every slot",
@@ -59,10 +73,10 @@ static const struct mutation mutations[] = {
                 "        if (lane_id() == 0)\n            mbarrier_arrive(stage"}},
      .hazard = true},
     {.fault = "keys used before they have arrived",
-     .edits = {{RING, "            mbarrier_wait(stage + Layout::FULL_AT, parity);\n", ""}},
+     .edits = {{RING, "        mbarrier_wait(stage + Layout::FULL_AT, parity);\n", ""}},
      .hazard = true},
     {.fault = "next keys loaded whether they have arrived or not",
-     .edits = {{RING, "ahead = __all_sync(FULL_WARP, mbarrier_test(next_stage + Layout::FULL_AT, next_parity));",
+     .edits = {{RING, "ahead = __all_sync(FULL_WARP, mbarrier_test(next_stage + Layout::FULL_AT, parity));",
                 "ahead = true;"}},
      .hazard = true},
     {.fault = "next lap of the ring taken for this one",
@@ -82,6 +96,12 @@ static const struct mutation mutations[] = {
      .hazard = true},
     {.fault = "no wgmma fence", .edits = {{KERNEL, "        wgmma_fence();\n", ""}}, .hazard = true},
     {.fault = "products not committed", .edits = {{KERNEL, "        wgmma_commit();\n", ""}}, .hazard = true},
+    {.fault = "sums over heads read without a wait",
+     .edits = {{SUMS, "        wgmma_wait_all();\n", ""}},
+     .hazard = true},
+    {.fault = "no wgmma fence before sums over heads",
+     .edits = {{SUMS, "        wgmma_fence();\n", ""}},
+     .hazard = true},
     {.fault = "request note read before it is there",
      .edits = {{KERNEL, "            mbarrier_wait(layout.q_full(q_stage()), requests / Q_STAGES & 1);\n", ""}},
      .hazard = true},
@@ -103,8 +123,8 @@ static const struct mutation mutations[] = {
                {KERNEL, "            mbarrier_arrive(layout.q_empty(q_stage())); /* by", "            /* by"}},
      .hazard = true},
     {.fault = "request released before its products",
-     .edits = {{KERNEL, "            int start = note.token",
-                "            mbarrier_arrive(layout.q_empty(q_stage()));\n            int start = note.token"},
+     .edits = {{KERNEL, "            const int end = note.token",
+                "            mbarrier_arrive(layout.q_empty(q_stage()));\n            const int end = note.token"},
                {KERNEL, "            mbarrier_arrive(layout.q_empty(q_stage())); /* by", "            /* by"}},
      .hazard = true},
     {.fault = "queries expanded while products of the request before read them",
@@ -121,10 +141,10 @@ static const struct mutation mutations[] = {
      .edits = {{KERNEL, "K_BYTES + BOXES * BOX_SCALE_BYTES", "K_BYTES"}},
      .hazard = true},
     {.fault = "ring is no multiple of the teams",
-     .edits = {{RING, "args.stages", "(MATH_WARPGROUPS + 1)"}, {KERNEL, "args.common.stages, ", "PRODUCERS + 1, "}},
+     .edits = {{RING, "args.stages", "MATH_WARPGROUPS + 1"}, {KERNEL, "args.common.stages, ", "PRODUCERS + 1, "}},
      .hazard = true},
     {.fault = "a team forgets its turn from one request to the next",
-     .edits = {{KERNEL, "turn -= note.tiles;", "turn = static_cast<int>(threadIdx.x / 128);"}},
+     .edits = {{KERNEL, "turn = (own_token - end) / TILE_TOKENS;", "turn = static_cast<int>(threadIdx.x / 128);"}},
      .hazard = true},
 };
 
@@ -133,7 +153,8 @@ static const struct logits_case trials[] = {
     {.batch = 9, .next_n = 1, .heads = 64, .head_dim = 128, .block_size = 64, .max_len = 900},
     /* Three teams that go round their ring, weights that are in no register. */
     {.batch = 8, .next_n = 4, .heads = 64, .head_dim = 128, .block_size = 64, .max_len = 1100},
-    /* More tiles for a CTA than its producers plan at a time; the last share has five tiles of the first 32 requests. */
+    /* More tiles for a CTA than its producers plan at a time; the last share has five tiles of the first 32 requests.
+     */
     {.batch = 42,
      .next_n = 2,
      .heads = 64,

@@ -22,12 +22,25 @@ static int round_up(int value, int unit) {
     return (value + unit - 1) / unit * unit;
 }
 
+/* What sums over heads are given. For wgmma 4 columns of a slot that is a chunk, or 8 that two slots of a chunk share,
+ * of 16 heads at a time; 8 heads of either of two slots are 16. */
+static int weight_bytes(const attns_problem *p, int warpgroups, int chunk_slots, int chunks) {
+    if (p->out_dtype == ATTNS_DTYPE_F32)
+        return 4 * chunk_slots * chunks * p->num_heads;
+    if (warpgroups == 4)
+        return (2 + 2 + 2) * chunk_slots * chunks * p->num_heads;
+    const int of_one = (p->num_heads + 15) / 16, of_two = p->num_heads == 8 ? 1 : 2 * of_one;
+    if (chunk_slots == 1)
+        return chunks * (16 * 4 * 2 * of_one + 4 * 8 * 2);
+    return 16 * 8 * 2 * chunks * ((chunk_slots + 1) / 2) * of_two;
+}
+
 /* The template's struct Layout. */
-static int fixed_bytes(const attns_problem *p, int q_stages, int slots) {
+static int fixed_bytes(const attns_problem *p, int q_stages, int warpgroups, int chunk_slots, int chunks) {
+    const int slots = chunk_slots * chunks;
     const int loaded = p->next_n * p->num_heads * (p->head_dim / 2 + 4 + 4) + round_up(4 * p->next_n, 16) + 16 + 16;
     const int expanded = round_up(slots * p->num_heads * p->head_dim, 1024);
-    const int weight = p->out_dtype == ATTNS_DTYPE_F32 ? 4 : 3 * 2;
-    const int made = slots * p->num_heads * weight + 2 * round_up(4 * slots, 16);
+    const int made = weight_bytes(p, warpgroups, chunk_slots, chunks) + 2 * round_up(4 * slots, 16);
     return round_up(expanded + q_stages * loaded + made + CHUNK_TABLE_BYTES, 128);
 }
 
@@ -60,11 +73,12 @@ static void check_plan(const attns_problem *p, const attns_plan *plan) {
     CHECK(math == 0 || (math > launched && producer < launched && producer >= 56));
     CHECK(math % 8 == 0 && producer % 8 == 0 && warpgroups * math + producer <= launched * (warpgroups + 1));
     CHECK(registers + p->head_dim / 8 + 32 <= per_thread);
+    CHECK(warpgroups != 4 || (columns <= 64 && chunks == 1)); /* the template's mma.sync sums hold everything */
 
     /* Shared memory. */
     const int box = p->block_size < TILE_TOKENS ? p->block_size : TILE_TOKENS;
     const int scales = (p->kv_sf_interleaved ? p->block_size : box) * p->head_dim / 32;
-    CHECK(plan->shared_fixed == fixed_bytes(p, value_of(plan, "Q_STAGES"), slots * chunks));
+    CHECK(plan->shared_fixed == fixed_bytes(p, value_of(plan, "Q_STAGES"), warpgroups, slots, chunks));
     CHECK(plan->shared_per_stage ==
           TILE_TOKENS * p->head_dim / 2 + TILE_TOKENS / box * (scales < 128 ? 128 : scales) + 128);
     CHECK(plan->stage_step == warpgroups && plan->min_stages % warpgroups == 0 && plan->max_stages % warpgroups == 0);
