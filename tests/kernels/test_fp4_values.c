@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * MXFP4's numbers one by one: every E2M1 code at every place of a row, and every scale from 2^-127 to 2^127 on either
- * side, wherever float32 holds the product. Also NaN scales where nothing may read them. */
+ * side, wherever float32 holds the product. Also NaN scales where nothing may read them, and weights that float16 does
+ * not hold. */
 #include <float.h>
 #include <math.h>
 #include <stdio.h>
@@ -166,6 +167,70 @@ static void test_interleaved_scales_give_the_same_bits(void **state) {
     }
 }
 
+/* Half of the heads weigh 1 + 2^-13, the others -1, and all hold the same query: what is left of a score is what a
+ * weight has beyond the 11 bits of a float16. */
+static void check_small_differences_of_weights(int next_n, int heads, int32_t out_dtype) {
+    struct logits_case c = {.batch = 3,
+                            .next_n = next_n,
+                            .heads = heads,
+                            .head_dim = 128,
+                            .block_size = 64,
+                            .min_len = 64,
+                            .max_len = 64,
+                            .out_dtype = out_dtype};
+    struct logits_data data;
+    struct logits_device dev;
+    make_data(&data, &c);
+    for (int64_t b = 0; b < c.batch; b++)
+        for (int slot = 0; slot < next_n; slot++) {
+            uint8_t *q = data.q + b * data.q_request_stride + slot * data.q_slot_stride;
+            for (int h = 0; h < heads; h++) {
+                for (int i = 0; i < c.head_dim; i++)
+                    set_nibble(q + h * data.value_bytes, i, query_code(i, b + slot));
+                const uint32_t scales = 127 * 0x01010101u;
+                memcpy(&data.q_sf[b * data.q_sf_request_stride + slot * data.q_sf_slot_stride + h], &scales, 4);
+                data.weights[(b * next_n + slot) * data.weights_stride + h] = h % 2 == 0 ? 1 + 0x1p-13f : -1;
+            }
+        }
+    for (int64_t b = 0; b < c.batch; b++) {
+        const int64_t id = data.tables[b * data.table_stride];
+        for (int64_t p = 0; p < c.block_size; p++) {
+            memset(data.kv + id * data.kv_stride + p * data.value_bytes, 0, (size_t)data.value_bytes);
+            set_nibble(data.kv + id * data.kv_stride + p * data.value_bytes, hot_dim(c.head_dim, b, p), hot_code(b, p));
+            for (int g = 0; g < data.scale_bytes; g++)
+                *fp4_k_scale(&data, id, p, g) = 127;
+        }
+    }
+    upload_data(&dev, &data, LOGITS_PLAIN, NULL);
+    uint8_t *image = call_and_download(&dev);
+    for (int64_t row = 0; row < c.batch * next_n; row++)
+        for (int64_t p = 0; p < logits_limit(&data, row / next_n, row % next_n); p++) {
+            const int64_t b = row / next_n, slot = row % next_n;
+            const double k = (double)fp4_e2m1(hot_code(b, p));
+            const double q = (double)fp4_e2m1(query_code(hot_dim(c.head_dim, b, p), b + slot));
+            const double expected = k > 0 ? q * k * 0x1p-13 * heads / 2 : 0;
+            const double got = logits_image_value(&data, image, row, p);
+            if (got != expected)
+                fail_msg("next_n=%d H=%d: request %lld, slot %lld, token %lld: got %.9g, expected %.9g", next_n, heads,
+                         (long long)b, (long long)slot, (long long)p, got, expected);
+        }
+    free(image);
+    logits_device_free(&dev);
+    logits_data_free(&data);
+}
+
+static void test_weights_have_more_bits_than_float16(void **state) {
+    (void)state;
+    check_small_differences_of_weights(1, 64, ATTNS_DTYPE_F16);
+    check_small_differences_of_weights(2, 64, ATTNS_DTYPE_BF16);
+    check_small_differences_of_weights(3, 64, ATTNS_DTYPE_F16);
+    check_small_differences_of_weights(4, 64, ATTNS_DTYPE_F16);
+    check_small_differences_of_weights(5, 24, ATTNS_DTYPE_F16);
+    check_small_differences_of_weights(8, 8, ATTNS_DTYPE_F16);
+    check_small_differences_of_weights(2, 128, ATTNS_DTYPE_F16);
+    check_small_differences_of_weights(2, 40, ATTNS_DTYPE_F32);
+}
+
 int main(void) {
     int code = fixture_open();
     if (code)
@@ -175,6 +240,7 @@ int main(void) {
         cmocka_unit_test(test_every_code_and_scale_d64),
         cmocka_unit_test(test_every_code_and_scale_interleaved),
         cmocka_unit_test(test_interleaved_scales_give_the_same_bits),
+        cmocka_unit_test(test_weights_have_more_bits_than_float16),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     fixture_close();
