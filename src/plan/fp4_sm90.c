@@ -39,7 +39,7 @@ static int made_weight_bytes(const attns_problem *p, const cta_shape *shape) {
     return shape->chunks * attns_divide_up(shape->slots_per_chunk, 2) * pair_heads * 8 * 2;
 }
 
-/* Shared memory of one CTA apart from its KV stages; laid out as in the template. */
+/* Shared memory of one CTA apart from its KV stages; laid out as in templates/lib/mxfp4_layout_sm90.cuh. */
 static int fixed_bytes(const attns_problem *p, const cta_shape *shape) {
     const int heads = p->next_n * p->num_heads;
     const int expanded_slots = shape->slots_per_chunk * shape->chunks;
